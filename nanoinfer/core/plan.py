@@ -1,0 +1,93 @@
+"""What `schedule()` returns: the rows to run, who was preempted, and why the loops ended.
+
+A plan is a decision, complete without any recorder: tests and students assert on it directly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nanoinfer.core.sequence import Sequence
+from nanoinfer.reasons import Stop
+
+Phase = Literal["prefill", "decode", "mixed"]
+
+
+class Row:
+    """One sequence's share of a step.
+
+    Attributes:
+        seq: the sequence itself, for the runner.
+        num_computed: tokens already in the KV cache before this step.
+        num_cached: of those, found by the prefix cache.
+        num_scheduled: tokens this step computes.
+        chunk: 1-based (i, n) of a prefill; n assumes that later chunks get the whole budget. None on decode.
+        token_id: the sampled token once postprocessed; None while unknown or when a middle chunk's sample is dropped.
+    """
+
+    __slots__ = ("_num_blocks", "_table", "chunk", "num_cached", "num_computed", "num_scheduled", "seq", "token_id")
+
+    def __init__(self, seq: Sequence, chunk: tuple[int, int] | None) -> None:
+        self.seq = seq
+        self.chunk = chunk
+        self.num_computed = seq.num_computed_tokens
+        self.num_cached = seq.num_cached_tokens
+        self.num_scheduled = seq.num_scheduled_tokens
+        self.token_id: int | None = None
+        # A table only grows while it is held and is replaced, not cleared, when given up:
+        # the list and its length now are a snapshot that costs nothing to take.
+        self._table = seq.block_table
+        self._num_blocks = len(seq.block_table)
+
+    @property
+    def seq_id(self) -> int:
+        return self.seq.seq_id
+
+    @property
+    def block_table(self) -> list[int]:
+        """Physical blocks of the sequence, with this step's reservations."""
+        return self._table[: self._num_blocks]
+
+    @property
+    def slots(self) -> list[int]:
+        """Physical token slots this step writes, one per scheduled token."""
+        return slot_mapping(self._table, self.seq.block_size, self.num_computed, self.num_scheduled)
+
+    def __repr__(self) -> str:
+        return f"Row(seq {self.seq_id}: {self.num_computed}+{self.num_scheduled}@{self.block_table})"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """One victim: whose need cost it its blocks, by which rule, and what that costs.
+
+    `blocks` counts the blocks that went back to the free list (shared ones stay with the others);
+    `tokens` counts the computed tokens whose KV the victim lost.
+    """
+
+    victim: int
+    on_behalf_of: int
+    rule: Literal["tail", "self"]
+    blocks: int
+    tokens: int
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """The decision of one `schedule()` call."""
+
+    phase: Phase
+    rows: list[Row]
+    stop: Stop
+    decode_stop: Stop
+    preempted: list[Preemption] = field(default_factory=list)
+
+    @property
+    def num_batched_tokens(self) -> int:
+        return sum(row.num_scheduled for row in self.rows)
+
+
+def slot_mapping(block_table: list[int], block_size: int, start: int, count: int) -> list[int]:
+    """Physical slots of token positions start .. start + count - 1."""
+    return [block_table[p // block_size] * block_size + p % block_size for p in range(start, start + count)]

@@ -1,0 +1,87 @@
+"""How one request wants its tokens drawn, and when it wants to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from operator import index
+from typing import Any
+
+
+def as_int(field: str, value: object) -> int:
+    """`value` as a plain int. Numpy and tensor integers pass; bools and floats do not.
+
+    Raises:
+        ValueError: names the field and the value.
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"{field} must be an integer, got {value!r}")
+    try:
+        return index(value)  # type: ignore[arg-type]  # index() itself is the check
+    except TypeError:
+        raise ValueError(f"{field} must be an integer, got {value!r}") from None
+
+
+def as_number(field: str, value: object) -> float:
+    """`value` as a finite float. Raises ValueError with the field and the value otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{field} must be a finite number, got {value!r}")
+    return float(value)
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """Sampling and stopping rules of one request.
+
+    Args:
+        temperature: 0 picks the most likely token; above 0 divides the logits.
+        top_k: keep the k most likely tokens; 0 or -1 keeps all. Above the vocabulary it is the vocabulary.
+        top_p: keep the smallest set of tokens whose probability reaches p, in (0, 1].
+        max_tokens: most tokens to generate, at least 1.
+        ignore_eos: go on after an end-of-sequence token.
+        stop_token_ids: further ids that end the request (finish reason "stop").
+        seed: of this request's own random numbers; None derives one from the engine's seed and the request id.
+
+    Raises:
+        ValueError: names the field, the value and what is allowed.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 64
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop_token_ids, (str, bytes)) or not isinstance(self.stop_token_ids, Iterable):
+            raise ValueError(f"stop_token_ids must be a list of token ids, got {self.stop_token_ids!r}")
+        checked = {
+            "temperature": as_number("temperature", self.temperature),
+            "top_k": as_int("top_k", self.top_k),
+            "top_p": as_number("top_p", self.top_p),
+            "max_tokens": as_int("max_tokens", self.max_tokens),
+            "stop_token_ids": tuple(as_int("stop_token_ids", token) for token in self.stop_token_ids),
+            "seed": None if self.seed is None else as_int("seed", self.seed),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)  # frozen for callers; normalised once, here
+        if not isinstance(self.ignore_eos, bool):
+            raise ValueError(f"ignore_eos must be True or False, got {self.ignore_eos!r}")
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be 0 (greedy) or above, got {self.temperature}")
+        if self.top_k < -1:
+            raise ValueError(f"top_k must be 0 or -1 (off) or a positive count, got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1 (off), got {self.top_p}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if any(token < 0 for token in self.stop_token_ids):
+            raise ValueError(f"stop_token_ids must not be negative, got {self.stop_token_ids}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready values."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"stop_token_ids": list(self.stop_token_ids)}
