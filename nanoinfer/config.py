@@ -7,12 +7,11 @@ positions, `num_kvcache_blocks` from memory, `vocab_size`, `eos`) are filled in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from nanoinfer.sampling_params import as_int, as_number
+from nanoinfer.sampling_params import as_int, as_ints, as_number
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class EngineConfig:
         enable_prefix_caching: let requests share KV blocks of equal prefixes.
         load_format: "auto" reads the checkpoint, "dummy" draws random weights.
         seed: of everything random in this engine.
-        eos: ids that end a sequence (an int, a list of ints or None).
+        eos: ids that end a sequence.
         vocab_size: ids must be below it; None skips that check (the simulator has no vocabulary).
 
     Raises:
@@ -76,8 +75,7 @@ class EngineConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        eos = () if self.eos is None else self.eos if isinstance(self.eos, Iterable) else (self.eos,)
-        object.__setattr__(self, "eos", tuple(as_int("eos", token) for token in eos))
+        object.__setattr__(self, "eos", as_ints("eos", [self.eos] if isinstance(self.eos, int) else self.eos))
         for name in (*self.AT_LEAST_ONE, "max_model_len", "num_kvcache_blocks", "seed"):
             object.__setattr__(self, name, as_int(name, getattr(self, name)))
         for name in self.AT_LEAST_ONE:
@@ -90,7 +88,9 @@ class EngineConfig:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.max_model_len < 2:
-            raise ValueError(f"max_model_len must be at least 2 (one prompt token, one new token), got {self.max_model_len}")
+            raise ValueError(
+                f"max_model_len must be at least 2 (one prompt token, one new token), got {self.max_model_len}"
+            )
         if self.num_kvcache_blocks != -1 and self.num_kvcache_blocks < 1:
             raise ValueError(f"num_kvcache_blocks must be at least 1, or -1 to choose, got {self.num_kvcache_blocks}")
         if not 0 < as_number("gpu_memory_utilization", self.gpu_memory_utilization) <= 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class StopReason(StrEnum):
@@ -56,6 +57,21 @@ class Stop:
 
     def __str__(self) -> str:
         return " ".join([self.reason, *(f"{name}={value}" for name, value in self.operands.items())])
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """One victim: whose need cost it its blocks, by which rule, and what that costs.
+
+    `blocks` counts the blocks that went back to the free list (shared ones stay with the others);
+    `tokens` counts the computed tokens whose KV the victim lost.
+    """
+
+    victim: int
+    on_behalf_of: int
+    rule: Literal["tail", "self"]
+    blocks: int
+    tokens: int
 
 
 class RefusedError(ValueError):

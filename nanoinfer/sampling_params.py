@@ -23,6 +23,13 @@ def as_int(field: str, value: object) -> int:
         raise ValueError(f"{field} must be an integer, got {value!r}") from None
 
 
+def as_ints(field: str, values: object) -> tuple[int, ...]:
+    """`values` as a tuple of plain ints. Raises ValueError with the field and the value otherwise."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"{field} must be a list of integers, got {values!r}")
+    return tuple(as_int(field, value) for value in values)
+
+
 def as_number(field: str, value: object) -> float:
     """`value` as a finite float. Raises ValueError with the field and the value otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -56,14 +63,12 @@ class SamplingParams:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop_token_ids, (str, bytes)) or not isinstance(self.stop_token_ids, Iterable):
-            raise ValueError(f"stop_token_ids must be a list of token ids, got {self.stop_token_ids!r}")
         checked = {
             "temperature": as_number("temperature", self.temperature),
             "top_k": as_int("top_k", self.top_k),
             "top_p": as_number("top_p", self.top_p),
             "max_tokens": as_int("max_tokens", self.max_tokens),
-            "stop_token_ids": tuple(as_int("stop_token_ids", token) for token in self.stop_token_ids),
+            "stop_token_ids": as_ints("stop_token_ids", self.stop_token_ids),
             "seed": None if self.seed is None else as_int("seed", self.seed),
         }
         for name, value in checked.items():

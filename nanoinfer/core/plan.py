@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.reasons import Stop
+from nanoinfer.reasons import Preemption, Stop
 
 Phase = Literal["prefill", "decode", "mixed"]
 
@@ -56,21 +56,6 @@ class Row:
 
     def __repr__(self) -> str:
         return f"Row(seq {self.seq_id}: {self.num_computed}+{self.num_scheduled}@{self.block_table})"
-
-
-@dataclass(frozen=True, slots=True)
-class Preemption:
-    """One victim: whose need cost it its blocks, by which rule, and what that costs.
-
-    `blocks` counts the blocks that went back to the free list (shared ones stay with the others);
-    `tokens` counts the computed tokens whose KV the victim lost.
-    """
-
-    victim: int
-    on_behalf_of: int
-    rule: Literal["tail", "self"]
-    blocks: int
-    tokens: int
 
 
 @dataclass(slots=True)

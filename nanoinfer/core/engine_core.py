@@ -1,0 +1,221 @@
+"""The step loop without a model: schedule, run, postprocess, record.
+
+The real engine and the simulator both drive this class; they differ only in the runner and the
+clock they hand it. It owns request ids, the scheduler and the trace being recorded. It knows
+token ids, no text, and it imports no torch.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Any, Protocol
+
+from nanoinfer.config import EngineConfig
+from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.interrupt import uninterrupted
+from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.core.sequence import Sequence
+from nanoinfer.sampling_params import SamplingParams
+from nanoinfer.trace.recorder import NULL_RECORDER, Recorder, TraceRecorder
+from nanoinfer.trace.state import snapshot
+from nanoinfer.trace.steps import Step, columns_of
+from nanoinfer.trace.trace import Header, OnStep, Request, Trace
+
+
+class Runner(Protocol):
+    """Computes a plan: one sampled token id per row (that of a middle chunk is ignored)."""
+
+    def run(self, plan: StepPlan) -> list[int]: ...
+
+
+class EngineCore:
+    """Owns the requests of one engine and advances them step by step.
+
+    Args:
+        config: resolved settings.
+        runner: computes a plan.
+        clock: the time in `clock_unit`s; only differences matter.
+        device: what the trace header says the run was on.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner,
+        clock: Callable[[], float],
+        clock_unit: str,
+        device: str,
+        scheduler_cls: type[Scheduler] = Scheduler,
+        block_manager_cls: type[BlockManager] = BlockManager,
+    ) -> None:
+        self.config = config
+        self.runner = runner
+        self.scheduler = scheduler_cls(config, block_manager_cls)
+        self.sequences: dict[int, Sequence] = {}
+        self._prompts: dict[int, str | None] = {}
+        self._clock, self._clock_unit, self._device = clock, clock_unit, device
+        self._next_id = 0
+        self._finished: list[Sequence] = []
+        self._trace: Trace | None = None
+        self._recorder = TraceRecorder([])
+        self._on_step: OnStep | None = None
+        self._started_at = 0.0
+
+    # ---- requests -------------------------------------------------------------------------
+
+    def add(self, token_ids: list[int], params: SamplingParams, prompt: str | None = None) -> int:
+        """Queue a request and return its id (counted per engine from 0). Raises ValueError if it is refused."""
+        seq = Sequence(self._next_id, token_ids, params, self.config.kvcache_block_size)
+        with uninterrupted():
+            self.scheduler.add(seq)
+            self._next_id += 1
+            self.sequences[seq.seq_id] = seq
+            self._prompts[seq.seq_id] = prompt
+            if self._trace:
+                self._record_request(self._trace, seq, self._now())
+        return seq.seq_id
+
+    def abort(self, seq_id: int) -> Sequence:
+        """Drop a live request, free its blocks and return it. Raises ValueError for an unknown id."""
+        with uninterrupted():
+            self.scheduler.abort(seq_id)
+            return self._forget(seq_id)
+
+    def is_finished(self) -> bool:
+        """Whether nothing is queued."""
+        return self.scheduler.is_finished()
+
+    def _forget(self, seq_id: int) -> Sequence:
+        del self._prompts[seq_id]
+        return self.sequences.pop(seq_id)
+
+    # ---- one step -------------------------------------------------------------------------
+
+    def step(self) -> list[Sequence]:
+        """Run one step and return the sequences that finished in it.
+
+        If the runner fails or is interrupted, the step is undone: its rows go back to `waiting`
+        and will be recomputed, so the engine stays usable. What finished in a step whose end was
+        interrupted is returned by the next call.
+        """
+        plan = None
+        try:
+            times = [self._now()]
+            with uninterrupted():
+                plan = self.scheduler.schedule()
+            times.append(self._now())
+            token_ids = self.runner.run(plan)
+            times.append(self._now())
+            with uninterrupted():
+                self._commit(plan, token_ids, times)
+                plan = None
+        except BaseException:
+            with uninterrupted():
+                if plan:
+                    self._undo(plan)
+            raise
+        if self._trace and self._on_step:
+            self._on_step(self._trace, len(self._trace.steps) - 1)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _commit(self, plan: StepPlan, token_ids: list[int], times: list[float]) -> None:
+        self.scheduler.postprocess(plan, token_ids)
+        times.append(self._now())
+        done = [row.seq_id for row in plan.rows if row.seq.is_finished and row.seq_id in self.sequences]
+        self._finished += [self._forget(seq_id) for seq_id in done]
+        if self._trace:
+            self._record_step(self._trace, plan, times)
+
+    def _undo(self, plan: StepPlan) -> None:
+        for row in reversed(plan.rows):
+            if row.seq in self.scheduler.running:
+                self.scheduler.running.remove(row.seq)
+                self.scheduler.preempt(row.seq)
+            row.seq.num_scheduled_tokens = 0
+
+    # ---- recording ------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Trace | None:
+        """The trace being recorded, if any."""
+        return self._trace
+
+    def start_trace(self, versions: dict[str, str] | None = None, on_step: OnStep | None = None) -> Trace:
+        """Begin a new trace; it grows with each step. Raises RuntimeError if one is being recorded."""
+        if self._trace:
+            raise RuntimeError("a trace is already being recorded; call stop_trace() first")
+        self._started_at = self._clock()
+        header = Header(
+            config=self.config.to_dict(),
+            clock_unit=self._clock_unit,
+            scheduler_cls=_qualified_name(self.scheduler),
+            block_manager_cls=_qualified_name(self.scheduler.block_manager),
+            versions={"python": platform.python_version(), "nanoinfer": version("nanoinfer"), **(versions or {})},
+            device=self._device,
+            initial=snapshot(self.scheduler),
+        )
+        self._trace = Trace(header)
+        for seq in self.sequences.values():
+            self._record_request(self._trace, seq, None)
+        self._recorder = TraceRecorder(self._trace.events)
+        self._on_step = on_step
+        self._record_to(self._recorder)
+        return self._trace
+
+    def stop_trace(self) -> Trace:
+        """End the recording and return the trace. Raises RuntimeError if none is being recorded."""
+        if self._trace is None:
+            raise RuntimeError("no trace is being recorded; call start_trace() first")
+        trace, self._trace, self._on_step = self._trace, None, None
+        self._record_to(NULL_RECORDER)
+        return trace
+
+    def _record_to(self, recorder: Recorder) -> None:
+        self.scheduler.recorder = recorder
+        self.scheduler.block_manager.recorder = recorder
+
+    def _now(self) -> float:
+        return self._clock() - self._started_at
+
+    def _record_request(self, trace: Trace, seq: Sequence, arrival: float | None) -> None:
+        prompt, params = self._prompts[seq.seq_id], seq.sampling_params.to_dict()
+        trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, prompt)
+
+    def _record_step(self, trace: Trace, plan: StepPlan, times: list[float]) -> None:
+        names = ("schedule", "run", "postprocess")
+        timing = {name: end - start for name, (start, end) in zip(names, pairwise(times), strict=True)}
+        trace.steps.append(
+            Step(
+                index=len(trace.steps),
+                clock=times[0],
+                phase=plan.phase,
+                columns=columns_of(plan.rows),
+                preempted=list(plan.preempted),
+                stop=plan.stop,
+                decode_stop=plan.decode_stop,
+                timing=timing | {"duration": times[-1] - times[0]},
+                trace=trace,
+            )
+        )
+        self._recorder.step = len(trace.steps)
+
+
+def request_output(seq: Sequence, text: str | None = None) -> dict[str, Any]:
+    """The result of a request as the public API returns it."""
+    return {
+        "request_id": seq.seq_id,
+        "text": text,
+        "token_ids": seq.completion_token_ids,
+        "finish_reason": None if seq.finish_reason is None else str(seq.finish_reason),
+        "num_prompt_tokens": seq.num_prompt_tokens,
+        "num_preemptions": seq.num_preemptions,
+    }
+
+
+def _qualified_name(instance: object) -> str:
+    return f"{type(instance).__module__}.{type(instance).__qualname__}"

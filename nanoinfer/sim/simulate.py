@@ -1,0 +1,131 @@
+"""The simulator: the real scheduler and block manager, with a function in place of the model.
+
+It answers questions about decisions, in microseconds per step and without torch. It says nothing
+about text, and about time only what `cost_model` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nanoinfer.config import EngineConfig
+from nanoinfer.core.admission import check_request, check_token_ids, one_per_prompt
+from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.engine_core import EngineCore, request_output
+from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.sampling_params import SamplingParams, as_ints, as_number
+from nanoinfer.trace.trace import OnStep, Trace
+
+TokenFn = Callable[[list[int]], int]
+CostModel = Callable[[StepPlan], float]
+
+
+class _SimulatedRunner:
+    """Draws tokens from `token_fn` and moves its own clock by the cost of each plan."""
+
+    def __init__(self, token_fn: TokenFn | None, cost_model: CostModel | None) -> None:
+        self.token_fn, self.cost_model = token_fn, cost_model
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def run(self, plan: StepPlan) -> list[int]:
+        self.now += as_number("cost_model(plan)", self.cost_model(plan)) if self.cost_model else 1
+        return [self._token(row.seq.token_ids) if self._samples(row) else 0 for row in plan.rows]
+
+    def _token(self, token_ids: list[int]) -> int:
+        return self.token_fn(list(token_ids)) if self.token_fn else default_token(token_ids)
+
+    @staticmethod
+    def _samples(row: Any) -> bool:
+        return bool(row.num_computed + row.num_scheduled == len(row.seq))
+
+
+def default_token(token_ids: list[int]) -> int:
+    """A made-up next token: fixed by the length and the last token, below 50,000."""
+    return (token_ids[-1] * 31 + len(token_ids) * 7919 + 1) % 50_000
+
+
+def simulate(
+    prompts: Sequence[Sequence[int]],
+    sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    token_fn: TokenFn | None = None,
+    eos: int | Sequence[int] | None = None,
+    arrivals: Sequence[float] | None = None,
+    cost_model: CostModel | None = None,
+    *,
+    scheduler_cls: type[Scheduler] = Scheduler,
+    block_manager_cls: type[BlockManager] = BlockManager,
+    on_step: OnStep | None = None,
+    **config: Any,
+) -> Trace:
+    """Run requests through the scheduler without a model.
+
+    Args:
+        prompts: token ids of each request.
+        sampling_params: one for all, or one for each prompt. Only the stopping rules matter here.
+        token_fn: picks the next token from the whole context; deterministic by default.
+        eos: id or ids that end a sequence.
+        arrivals: for each request, the clock value before whose `schedule()` it is added (default 0).
+            The clock counts steps, or seconds with a cost model. An idle engine jumps to the next arrival.
+        cost_model: seconds a plan takes.
+        scheduler_cls, block_manager_cls: classes with the same methods in place of the built-in ones.
+        on_step: called as on_step(trace, i) after each step.
+        **config: fields of EngineConfig. `num_kvcache_blocks` defaults to room for every request at once.
+
+    Raises:
+        ValueError: a request, an arrival or a setting is refused; nothing was run.
+        TypeError: an unknown setting.
+    """
+    params = one_per_prompt(prompts, sampling_params)
+    requests = [check_token_ids(prompt, None) for prompt in prompts]
+    times = _checked_arrivals(arrivals, len(requests))
+    settings = _sized(EngineConfig(**config, eos=_as_tuple(eos)), requests, params)
+    for prompt, request_params in zip(requests, params, strict=True):
+        check_request(prompt, request_params, settings)
+
+    runner = _SimulatedRunner(token_fn, cost_model)
+    unit = "seconds" if cost_model else "steps"
+    core = EngineCore(settings, runner, runner.clock, unit, "simulator", scheduler_cls, block_manager_cls)
+    trace = core.start_trace(on_step=on_step)
+    outputs: dict[int, dict[str, Any]] = {}
+    ids: dict[int, int] = {}
+    pending = sorted(range(len(requests)), key=times.__getitem__)  # stable: ties keep the input order
+    while pending or not core.is_finished():
+        if core.is_finished():
+            runner.now = max(runner.now, times[pending[0]])
+        while pending and times[pending[0]] <= runner.now:
+            i = pending.pop(0)
+            ids[i] = core.add(requests[i], params[i])
+        outputs |= {seq.seq_id: request_output(seq) for seq in core.step()}
+    trace = core.stop_trace()
+    trace.outputs.extend(outputs[ids[i]] for i in range(len(requests)))
+    return trace
+
+
+def _as_tuple(eos: int | Sequence[int] | None) -> tuple[int, ...]:
+    return () if eos is None else as_ints("eos", eos if isinstance(eos, Sequence) else [eos])
+
+
+def _checked_arrivals(arrivals: Sequence[float] | None, count: int) -> list[float]:
+    if arrivals is None:
+        return [0] * count
+    if len(arrivals) != count:
+        raise ValueError(f"arrivals has {len(arrivals)} entries for {count} prompts")
+    for time in arrivals:
+        if as_number("arrivals", time) < 0:
+            raise ValueError(f"arrivals must not be negative, got {time}")
+    return list(arrivals)
+
+
+def _sized(config: EngineConfig, prompts: list[list[int]], params: list[SamplingParams]) -> EngineConfig:
+    """`config` with a pool that holds every request at its longest, if it asked for that."""
+    if config.num_kvcache_blocks != -1:
+        return config
+    longest = [min(len(ids) + p.max_tokens, config.max_model_len) for ids, p in zip(prompts, params, strict=True)]
+    blocks = sum(-(-tokens // config.kvcache_block_size) for tokens in longest)
+    return replace(config, num_kvcache_blocks=max(blocks, 1))

@@ -1,0 +1,186 @@
+"""The trace: everything one recorded run decided and changed, and the questions one can ask it.
+
+The data is a header, the requests, the events and the steps. Every view of it (state, words,
+numbers, tables, files, pictures) lives in a file of its own beside this one and is reached
+through a method here; nothing is computed until it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nanoinfer.config import EngineConfig
+from nanoinfer.trace.events import SCHEMA_VERSION, Event
+from nanoinfer.trace.state import Replay, SchedulerState
+from nanoinfer.trace.steps import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+OnStep = Callable[["Trace", int], None]
+
+
+@dataclass
+class Header:
+    """What was run, on what, and the state when recording began.
+
+    Attributes:
+        config: the resolved engine settings.
+        clock_unit: "steps" or "seconds".
+        scheduler_cls, block_manager_cls: qualified names of the classes that decided.
+        versions: of Python, nanoinfer and, where used, torch and transformers.
+        device: "simulator", "cpu" or a GPU's name.
+        initial: queues, tables, hashes and free list when recording began; a warm engine folds too.
+    """
+
+    config: dict[str, Any]
+    clock_unit: str
+    scheduler_cls: str
+    block_manager_cls: str
+    versions: dict[str, str]
+    device: str
+    initial: SchedulerState
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def seed(self) -> int:
+        return self.config["seed"]  # type: ignore[no-any-return]  # EngineConfig checked it
+
+    @property
+    def model(self) -> str:
+        return self.config["model"]  # type: ignore[no-any-return]  # EngineConfig checked it
+
+
+@dataclass
+class Request:
+    """What was asked for. `arrival` is the clock value of the submission, None if before recording began."""
+
+    seq_id: int
+    arrival: float | None
+    prompt_token_ids: list[int]
+    sampling_params: dict[str, Any]
+    prompt: str | None = None
+
+
+@dataclass(eq=False)
+class Trace:
+    """A recorded run.
+
+    Attributes:
+        header: see Header.
+        requests: by sequence id.
+        events: every mutation in order.
+        steps: one entry per `schedule()` call.
+        outputs: the results in input order (or in order of finishing, for hand-driven steps).
+    """
+
+    header: Header
+    requests: dict[int, Request] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        names = ("header", "requests", "events", "steps", "outputs")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def __repr__(self) -> str:
+        return f"<Trace: {len(self.steps)} steps, {len(self.requests)} requests, {len(self.events)} events>"
+
+    @cached_property
+    def config(self) -> EngineConfig:
+        """The resolved settings of the engine."""
+        return EngineConfig(**self.header.config)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The fold behind `state`, shared by all views so that going forward costs one pass."""
+        return Replay(self.header.initial, self.events)
+
+    def step_index(self, i: int) -> int:
+        """`i` as a position in `steps`; negative counts from the end. Raises IndexError with the range."""
+        if not -len(self.steps) <= i < len(self.steps):
+            raise IndexError(f"step {i} is outside this trace of {len(self.steps)} steps")
+        return i % len(self.steps)
+
+    def state(self, i: int) -> SchedulerState:
+        """The scheduler after step `i`, rebuilt from `header.initial` and the events alone.
+
+        Raises:
+            IndexError: no such step.
+            ValueError: the events contradict each other.
+        """
+        return self.replay.at(self.step_index(i)).freeze()
+
+    def explain(self, i: int) -> str:
+        """Step `i` in plain English sentences, with the numbers."""
+        from nanoinfer.trace.explain import explain
+
+        return explain(self, self.step_index(i))
+
+    def metrics(self) -> dict[str, Any]:
+        """Latency, cache and preemption figures; `docs/metrics.md` defines each one."""
+        from nanoinfer.trace.metrics import metrics
+
+        return metrics(self)
+
+    def to_pandas(self) -> dict[str, pd.DataFrame]:
+        """DataFrames "steps", "rows", "events" and "requests"."""
+        from nanoinfer.trace.frames import to_pandas
+
+        return to_pandas(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON Lines to `path` (.jsonl, or .jsonl.gz to compress)."""
+        from nanoinfer.trace.store import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: not a trace, truncated, damaged, or written by a newer version.
+        """
+        from nanoinfer.trace.store import load
+
+        return load(Path(path))
+
+    def to_perfetto(self, path: str | Path) -> None:
+        """Write Chrome trace events that open in Perfetto (ui.perfetto.dev)."""
+        from nanoinfer.trace.perfetto import to_perfetto
+
+        to_perfetto(self, Path(path))
+
+    def timeline(self, **options: Any) -> Figure:
+        """Steps against sequences: who waited, prefilled, decoded, was preempted, finished."""
+        from nanoinfer.viz.timeline import timeline
+
+        return timeline(self, **options)
+
+    def block_map(self, i: int, **options: Any) -> Figure:
+        """The physical blocks after step `i`."""
+        from nanoinfer.viz.block_map import block_map
+
+        return block_map(self, self.step_index(i), **options)
+
+    def queues(self, i: int, **options: Any) -> Figure:
+        """Waiting and running before and after step `i`."""
+        from nanoinfer.viz.queues import queues
+
+        return queues(self, self.step_index(i), **options)
+
+    def budget(self, **options: Any) -> Figure:
+        """Tokens per step against the budget."""
+        from nanoinfer.viz.budget import budget
+
+        return budget(self, **options)
