@@ -62,10 +62,21 @@ class EngineConfig:
     eos: tuple[int, ...] = ()
     vocab_size: int | None = None
 
-    AT_LEAST_ONE: ClassVar = ("max_num_batched_tokens", "max_num_seqs", "tensor_parallel_size", "kvcache_block_size")
-    CHOICES: ClassVar = {"dtype": ("auto", "float32", "bfloat16"), "load_format": ("auto", "dummy")}
+    AT_LEAST: ClassVar[dict[str, int]] = {
+        "max_num_batched_tokens": 1,
+        "max_num_seqs": 1,
+        "max_model_len": 2,  # one prompt token and one new token
+        "tensor_parallel_size": 1,
+        "kvcache_block_size": 1,
+    }
+    CHOICES: ClassVar[dict[str, tuple[object, ...]]] = {
+        "dtype": ("auto", "float32", "bfloat16"),
+        "load_format": ("auto", "dummy"),
+        "enforce_eager": (True, False),
+        "enable_prefix_caching": (True, False),
+    }
 
-    def __new__(cls, *args: Any, **settings: Any) -> EngineConfig:
+    def __new__(cls, *_: Any, **settings: Any) -> EngineConfig:
         """Refuse unknown fields by name, before the generated __init__ sees them."""
         known = [f.name for f in fields(cls)]
         for name in settings:
@@ -75,22 +86,15 @@ class EngineConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eos", as_ints("eos", [self.eos] if isinstance(self.eos, int) else self.eos))
-        for name in (*self.AT_LEAST_ONE, "max_model_len", "num_kvcache_blocks", "seed"):
-            object.__setattr__(self, name, as_int(name, getattr(self, name)))
-        for name in self.AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in (*self.AT_LEAST, "num_kvcache_blocks", "seed"):
+            object.__setattr__(self, name, as_int(name, getattr(self, name)))  # frozen for callers; normalised here
+        object.__setattr__(self, "eos", as_ints("eos", self.eos))
+        for name, least in self.AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name, allowed in self.CHOICES.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        for name in ("enforce_eager", "enable_prefix_caching"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.max_model_len < 2:
-            raise ValueError(
-                f"max_model_len must be at least 2 (one prompt token, one new token), got {self.max_model_len}"
-            )
+                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
         if self.num_kvcache_blocks != -1 and self.num_kvcache_blocks < 1:
             raise ValueError(f"num_kvcache_blocks must be at least 1, or -1 to choose, got {self.num_kvcache_blocks}")
         if not 0 < as_number("gpu_memory_utilization", self.gpu_memory_utilization) <= 1:

@@ -56,9 +56,8 @@ class EngineCore:
         self.runner = runner
         self.scheduler = scheduler_cls(config, block_manager_cls)
         self.sequences: dict[int, Sequence] = {}
-        self._prompts: dict[int, str | None] = {}
+        self.next_id = 0
         self._clock, self._clock_unit, self._device = clock, clock_unit, device
-        self._next_id = 0
         self._finished: list[Sequence] = []
         self._trace: Trace | None = None
         self._recorder = TraceRecorder([])
@@ -69,12 +68,11 @@ class EngineCore:
 
     def add(self, token_ids: list[int], params: SamplingParams, prompt: str | None = None) -> int:
         """Queue a request and return its id (counted per engine from 0). Raises ValueError if it is refused."""
-        seq = Sequence(self._next_id, token_ids, params, self.config.kvcache_block_size)
+        seq = Sequence(self.next_id, token_ids, params, self.config.kvcache_block_size, prompt)
         with uninterrupted():
             self.scheduler.add(seq)
-            self._next_id += 1
+            self.next_id += 1
             self.sequences[seq.seq_id] = seq
-            self._prompts[seq.seq_id] = prompt
             if self._trace:
                 self._record_request(self._trace, seq, self._now())
         return seq.seq_id
@@ -83,15 +81,17 @@ class EngineCore:
         """Drop a live request, free its blocks and return it. Raises ValueError for an unknown id."""
         with uninterrupted():
             self.scheduler.abort(seq_id)
-            return self._forget(seq_id)
+            return self.sequences.pop(seq_id)
+
+    def drop_from(self, first_id: int) -> None:
+        """Abort every live request from `first_id` on, and forget results of theirs nobody has seen."""
+        for seq_id in [seq_id for seq_id in self.sequences if seq_id >= first_id]:
+            self.abort(seq_id)
+        self._finished = [seq for seq in self._finished if seq.seq_id < first_id]
 
     def is_finished(self) -> bool:
-        """Whether nothing is queued."""
-        return self.scheduler.is_finished()
-
-    def _forget(self, seq_id: int) -> Sequence:
-        del self._prompts[seq_id]
-        return self.sequences.pop(seq_id)
+        """Whether nothing is queued and no result waits to be returned."""
+        return self.scheduler.is_finished() and not self._finished
 
     # ---- one step -------------------------------------------------------------------------
 
@@ -104,6 +104,8 @@ class EngineCore:
         """
         plan = None
         try:
+            if self.scheduler.is_finished():
+                return self._take_finished()
             times = [self._now()]
             with uninterrupted():
                 plan = self.scheduler.schedule()
@@ -120,6 +122,9 @@ class EngineCore:
             raise
         if self._trace and self._on_step:
             self._on_step(self._trace, len(self._trace.steps) - 1)
+        return self._take_finished()
+
+    def _take_finished(self) -> list[Sequence]:
         finished, self._finished = self._finished, []
         return finished
 
@@ -127,7 +132,7 @@ class EngineCore:
         self.scheduler.postprocess(plan, token_ids)
         times.append(self._now())
         done = [row.seq_id for row in plan.rows if row.seq.is_finished and row.seq_id in self.sequences]
-        self._finished += [self._forget(seq_id) for seq_id in done]
+        self._finished += [self.sequences.pop(seq_id) for seq_id in done]
         if self._trace:
             self._record_step(self._trace, plan, times)
 
@@ -183,8 +188,8 @@ class EngineCore:
         return self._clock() - self._started_at
 
     def _record_request(self, trace: Trace, seq: Sequence, arrival: float | None) -> None:
-        prompt, params = self._prompts[seq.seq_id], seq.sampling_params.to_dict()
-        trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, prompt)
+        params = seq.sampling_params.to_dict()
+        trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, seq.prompt)
 
     def _record_step(self, trace: Trace, plan: StepPlan, times: list[float]) -> None:
         names = ("schedule", "run", "postprocess")
@@ -209,6 +214,7 @@ def request_output(seq: Sequence, text: str | None = None) -> dict[str, Any]:
     """The result of a request as the public API returns it."""
     return {
         "request_id": seq.seq_id,
+        "prompt": seq.prompt,
         "text": text,
         "token_ids": seq.completion_token_ids,
         "finish_reason": None if seq.finish_reason is None else str(seq.finish_reason),

@@ -15,12 +15,12 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay SIGINT until the block ends. Python delivers signals to the main thread only; elsewhere this does nothing."""
+    """Delay SIGINT until the block ends. Signals reach the main thread only; elsewhere this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     held: list[FrameType | None] = []
-    previous = signal.signal(signal.SIGINT, lambda signum, frame: held.append(frame))
+    previous = signal.signal(signal.SIGINT, lambda _, frame: held.append(frame))
     try:
         yield
     finally:

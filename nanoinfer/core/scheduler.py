@@ -63,7 +63,8 @@ class Scheduler:
         check_request(seq.token_ids, seq.sampling_params, self.config)
         if seq.block_size != self.config.kvcache_block_size:
             raise ValueError(
-                f"block_size of sequence {seq.seq_id} is {seq.block_size}, the scheduler's is {self.config.kvcache_block_size}"
+                f"block_size of sequence {seq.seq_id} is {seq.block_size}, "
+                f"the scheduler's is {self.config.kvcache_block_size}"
             )
         if seq.seq_id in self.sequences:
             raise ValueError(f"seq_id {seq.seq_id} is already in use by a live sequence")
@@ -196,8 +197,8 @@ class Scheduler:
 
     def no_blocks(self, seq: Sequence) -> Stop:
         """The stop for a head of `waiting` whose table does not fit, with both numbers."""
-        operands = {"needed": self.block_manager.num_needed_blocks(seq), "free": len(self.block_manager.free_block_ids)}
-        return Stop(StopReason.NO_BLOCKS, operands)
+        needed, free = self.block_manager.num_needed_blocks(seq), len(self.block_manager.free_block_ids)
+        return Stop(StopReason.NO_BLOCKS, {"needed": needed, "free": free})
 
     def describe(self) -> str:
         """The queues and the pool in a few lines, for error messages."""

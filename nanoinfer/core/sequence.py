@@ -15,6 +15,8 @@ from nanoinfer.sampling_params import SamplingParams
 
 
 class SequenceStatus(Enum):
+    """Which queue a sequence stands in."""
+
     WAITING = auto()
     RUNNING = auto()
     FINISHED = auto()
@@ -28,6 +30,7 @@ class Sequence:
         token_ids: the prompt; copied, so the caller's list never changes.
         sampling_params: how to sample and when to stop.
         block_size: token slots in one KV block.
+        prompt: the text the ids came from, if any; only carried along.
 
     Attributes:
         num_computed_tokens: tokens whose KV is in the cache, computed or found there.
@@ -51,6 +54,7 @@ class Sequence:
         "num_preemptions",
         "num_prompt_tokens",
         "num_scheduled_tokens",
+        "prompt",
         "sampling_params",
         "seq_id",
         "status",
@@ -63,11 +67,13 @@ class Sequence:
         token_ids: Iterable[int],
         sampling_params: SamplingParams | None = None,
         block_size: int = 256,
+        prompt: str | None = None,
     ) -> None:
         self.seq_id = seq_id
         self.token_ids = list(token_ids)
         self.sampling_params = sampling_params or SamplingParams()
         self.block_size = block_size
+        self.prompt = prompt
         self.num_prompt_tokens = len(self.token_ids)
         self.status = SequenceStatus.WAITING
         self.finish_reason: FinishReason | None = None

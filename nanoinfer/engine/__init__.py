@@ -1,0 +1,1 @@
+"""The public engine: text in, text out, around the torch-free core."""

@@ -73,7 +73,8 @@ def simulate(
         arrivals: for each request, the clock value before whose `schedule()` it is added (default 0).
             The clock counts steps, or seconds with a cost model. An idle engine jumps to the next arrival.
         cost_model: seconds a plan takes.
-        scheduler_cls, block_manager_cls: classes with the same methods in place of the built-in ones.
+        scheduler_cls: a class with the methods of Scheduler, in place of it.
+        block_manager_cls: a class with the methods of BlockManager, in place of it.
         on_step: called as on_step(trace, i) after each step.
         **config: fields of EngineConfig. `num_kvcache_blocks` defaults to room for every request at once.
 

@@ -100,13 +100,13 @@ class Step:
 
     @property
     def rows(self) -> list[Row]:
-        c, fold, size = self.columns, self.trace.replay.at(self.index), self.trace.config.kvcache_block_size
-        tables = [fold.last_tables.get(seq_id) or fold.block_tables.get(seq_id, []) for seq_id in c.seq_id]
+        fold, size = self.trace.replay.at(self.index), self.trace.config.kvcache_block_size
+        tables = {**fold.block_tables, **fold.last_tables}
+        c = self.columns
+        columns = zip(c.seq_id, c.num_computed, c.num_cached, c.num_scheduled, c.token_id, c.chunk, strict=True)
         return [
-            Row(seq_id, *counts, token_id, chunk, list(table), size)
-            for seq_id, token_id, chunk, table, *counts in zip(
-                c.seq_id, c.token_id, c.chunk, tables, c.num_computed, c.num_cached, c.num_scheduled, strict=True
-            )
+            Row(seq_id, computed, cached, scheduled, token_id, chunk, list(tables[seq_id]), size)
+            for seq_id, computed, cached, scheduled, token_id, chunk in columns
         ]
 
     @property

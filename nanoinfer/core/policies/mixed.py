@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 def schedule(scheduler: Scheduler) -> StepPlan:
     """Rows for `running`, then, unless somebody was preempted, for the head of `waiting`."""
     rows, decode_stop, preempted = _run(scheduler)
-    if preempted:
-        stop = Stop(StopReason.PREEMPTED_THIS_STEP, {"victims": len(preempted)})
-    else:
-        stop = _admit(scheduler, rows)
+    victims = {"victims": len(preempted)}
+    stop = Stop(StopReason.PREEMPTED_THIS_STEP, victims) if preempted else _admit(scheduler, rows)
     return StepPlan(_phase(rows), rows, stop, decode_stop, preempted)
 
 

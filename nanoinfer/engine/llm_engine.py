@@ -1,0 +1,286 @@
+"""The engine a user talks to: text or ids in, text and a trace out.
+
+It joins three parts that do not know each other: the tokenizer, the torch-free `EngineCore` that
+decides, and the `ModelRunner` that computes. It makes no scheduling decision of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from os import PathLike, fspath
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import torch
+from tqdm.auto import tqdm
+
+from nanoinfer.config import EngineConfig
+from nanoinfer.core import sequence
+from nanoinfer.core.admission import check_request, check_token_ids, one_per_prompt
+from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.engine_core import EngineCore, request_output
+from nanoinfer.core.policies import get_policy
+from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.engine.checkpoint import resolve_model
+from nanoinfer.engine.tokenizer import Tokenizer, load_tokenizer
+from nanoinfer.runner.model_runner import ModelRunner
+from nanoinfer.sampling_params import SamplingParams
+from nanoinfer.trace.trace import OnStep, Trace
+
+Prompt = str | Sequence[int]
+Output = dict[str, Any]
+Params = SamplingParams | Sequence[SamplingParams] | None
+
+
+class _Prepared(NamedTuple):
+    """A request that has passed every check."""
+
+    token_ids: list[int]
+    params: SamplingParams
+    prompt: str | None
+
+
+class LLMEngine:
+    """A loaded model that serves requests.
+
+    Args:
+        model: a directory with a Qwen3 checkpoint, a hub id such as "Qwen/Qwen3-0.6B", or "tiny", the small
+            model that ships with the package.
+        scheduler_cls: a class with the methods of Scheduler, in place of it.
+        block_manager_cls: a class with the methods of BlockManager, in place of it.
+        **settings: fields of EngineConfig.
+
+    Attributes:
+        config: the settings with everything resolved ("auto" values, pool size, vocabulary).
+
+    Raises:
+        TypeError: an unknown setting; the message names the nearest known one.
+        ValueError: a setting out of range, or a missing or damaged checkpoint.
+        RuntimeError: a hub id that cannot be downloaded here.
+    """
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        scheduler_cls: type[Scheduler] = Scheduler,
+        block_manager_cls: type[BlockManager] = BlockManager,
+        **settings: Any,
+    ) -> None:
+        config = EngineConfig(**settings, model=fspath(model))
+        get_policy(config.policy)  # before the model is loaded
+        model_dir = resolve_model(fspath(model))
+        self._runner: ModelRunner | None = ModelRunner(config, model_dir)
+        self._tokenizer = load_tokenizer(model_dir)
+        self.config = replace(
+            config,
+            max_model_len=min(config.max_model_len, self._runner.max_position_embeddings),
+            num_kvcache_blocks=self._runner.num_kvcache_blocks,
+            device=self._runner.device.type,
+            dtype=str(self._runner.dtype).removeprefix("torch."),
+            attention_backend=self._runner.backend.name,
+            eos=config.eos or self._runner.eos_token_ids,
+            vocab_size=self._runner.vocab_size,
+        )
+        device = torch.cuda.get_device_name(self._runner.device) if self.config.device == "cuda" else "cpu"
+        self._core = EngineCore(
+            self.config, self._runner, time.perf_counter, "seconds", device, scheduler_cls, block_manager_cls
+        )
+        self._unclaimed: list[Output] = []  # finished while `generate` waited for other requests
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the model's and the cache's memory back. A second call does nothing."""
+        runner, self._runner = self._runner, None
+        if runner:
+            runner.close()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The live scheduler, to look at."""
+        return self._core.scheduler
+
+    # ---- whole batches --------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: Params = None,
+        *,
+        record: bool = False,
+        on_step: OnStep | None = None,
+        use_tqdm: bool = True,
+    ) -> Any:
+        """Complete every prompt.
+
+        Args:
+            prompts: texts or lists of token ids; a bare string is one prompt.
+            sampling_params: one for all, or one for each prompt.
+            record: return the Trace instead; its `outputs` is the same list.
+            on_step: called as on_step(trace, i) after each recorded step.
+            use_tqdm: show a progress bar once the work has taken a second.
+
+        Returns:
+            a list of {"request_id", "prompt", "text", "token_ids", "finish_reason", ...} in input order, or a Trace.
+
+        Raises:
+            ValueError: a prompt or its parameters are refused. No prompt of the batch is queued then.
+            KeyboardInterrupt: the batch is dropped, its blocks are free and the engine goes on.
+        """
+        batch: Sequence[Any] = [prompts] if isinstance(prompts, str) else prompts
+        requests = self._prepare([self._encode(prompt) for prompt in batch], sampling_params)
+        return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[Any],
+        sampling_params: Params = None,
+        *,
+        record: bool = False,
+        on_step: OnStep | None = None,
+        use_tqdm: bool = True,
+        **template_options: Any,
+    ) -> Any:
+        """Answer one conversation, or a list of them, through the checkpoint's own chat template.
+
+        Args:
+            messages: [{"role", "content"}, ...], or a list of such conversations.
+            sampling_params: as in `generate`, and so are `record`, `on_step` and `use_tqdm`.
+            record: see `generate`.
+            on_step: see `generate`.
+            use_tqdm: see `generate`.
+            **template_options: passed to the template, e.g. enable_thinking=False.
+
+        Returns:
+            as `generate` does; each output's "prompt" is the rendered template, what the model really saw.
+        """
+        chats = [messages] if messages and isinstance(messages[0], dict) else messages
+        rendered = [self._text_tools().apply_chat_template(chat, **template_options) for chat in chats]
+        requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
+        return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
+
+    def _serve(self, requests: list[_Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
+        trace = self.start_trace(on_step) if record else None
+        first_id = self._core.next_id
+        try:
+            ids = [self._core.add(*request) for request in requests]
+            outputs = self._run_until_done(ids, use_tqdm)
+        except BaseException:
+            self._core.drop_from(first_id)
+            raise
+        finally:
+            if trace:
+                self.stop_trace()
+        if trace is None:
+            return outputs
+        trace.outputs[:] = outputs
+        return trace
+
+    def _run_until_done(self, ids: list[int], use_tqdm: bool) -> list[Output]:
+        done: dict[int, Output] = {}
+        with tqdm(total=len(ids), desc="Generating", unit="request", delay=1, disable=not use_tqdm) as bar:
+            while len(done) < len(ids):
+                for seq in self._core.step():
+                    if seq.seq_id >= ids[0]:
+                        done[seq.seq_id] = self._output(seq)
+                        bar.update()
+                    else:
+                        self._unclaimed.append(self._output(seq))
+        return [done[i] for i in ids]
+
+    # ---- by hand --------------------------------------------------------------------------
+
+    def add_request(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> int:
+        """Queue one prompt and return its request id. Raises ValueError if it is refused; nothing is queued then."""
+        return self._core.add(*self._prepare([self._encode(prompt)], sampling_params)[0])
+
+    def step(self) -> list[Output]:
+        """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing."""
+        self._live_runner()
+        finished, self._unclaimed = self._unclaimed, []
+        finished += [self._output(seq) for seq in self._core.step()]
+        if self._core.trace:
+            self._core.trace.outputs.extend(finished)
+        return finished
+
+    def abort(self, request_id: int) -> Output:
+        """Drop a live request, free its blocks and return what it had so far. Raises ValueError for an unknown id."""
+        return self._output(self._core.abort(request_id))
+
+    def is_finished(self) -> bool:
+        """Whether nothing is queued and every result was returned."""
+        return self._core.is_finished() and not self._unclaimed
+
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix. Requests in flight keep their blocks."""
+        self._core.scheduler.block_manager.reset_prefix_cache()
+
+    def start_trace(self, on_step: OnStep | None = None) -> Trace:
+        """Record from here on into a trace that grows with each step. Raises RuntimeError if one is being recorded."""
+        self._live_runner()
+        versions = {name: version(name) for name in ("torch", "transformers")}
+        return self._core.start_trace(versions, on_step)
+
+    def stop_trace(self) -> Trace:
+        """End the recording and return the trace. Raises RuntimeError if none is being recorded."""
+        return self._core.stop_trace()
+
+    def top_candidates(self, request_id: int, k: int = 10) -> list[dict[str, Any]]:
+        """The k most likely tokens of a request's row in the last step, before temperature and truncation.
+
+        Returns:
+            [{"token_id", "text", "probability"}], most likely first.
+
+        Raises:
+            ValueError: the request had no row in the last step.
+        """
+        candidates = self._live_runner().top_candidates(request_id, k)
+        return [{"token_id": token, "text": self._decode([token]), "probability": p} for token, p in candidates]
+
+    # ---- checks and conversions -----------------------------------------------------------
+
+    def _live_runner(self) -> ModelRunner:
+        if self._runner is None:
+            raise RuntimeError("this engine is closed; make a new one")
+        return self._runner
+
+    def _text_tools(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise ValueError(f"{self.config.model!r} has no tokenizer; pass token ids instead of text")
+        return self._tokenizer
+
+    def _decode(self, token_ids: list[int]) -> str | None:
+        return self._tokenizer.decode(token_ids) if self._tokenizer else None
+
+    def _encode(self, prompt: object) -> tuple[list[int], str | None]:
+        """Token ids and, where there was one, the text. Raises ValueError for anything else."""
+        if isinstance(prompt, str):
+            return self._text_tools().encode(prompt), prompt
+        if not isinstance(prompt, Iterable):
+            raise ValueError(
+                f"a prompt is a string or a list of token ids, got {prompt!r}; one prompt of ids is [[...]]"
+            )
+        return check_token_ids(prompt, self.config.vocab_size), None
+
+    def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[_Prepared]:
+        """Check every request of a batch before any is queued."""
+        self._live_runner()
+        each = one_per_prompt(prompts, params)
+        for (token_ids, _), request_params in zip(prompts, each, strict=True):
+            check_request(token_ids, request_params, self.config)
+        return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
+
+    def _output(self, seq: sequence.Sequence) -> Output:
+        return request_output(seq, self._decode(seq.completion_token_ids))
+
+
+class LLM(LLMEngine):
+    """The engine under its usual name."""

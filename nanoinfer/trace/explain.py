@@ -1,0 +1,230 @@
+"""Steps in words: what ran, why it stopped there, and which numbers were compared.
+
+Every sentence is made from the trace alone. To teach it a new stop reason, add a line to ADMISSION
+or DECODE; a reason it does not know is shown as it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from nanoinfer.reasons import MissReason, Preemption, Stop, StopReason
+from nanoinfer.trace.events import Event
+from nanoinfer.trace.state import events_of_step
+from nanoinfer.trace.steps import Step
+from nanoinfer.trace.trace import Trace
+
+Template = Callable[[dict[str, int], str], str]
+
+# Why no further waiting sequence was admitted: operands and "sequence N" of the head at that moment.
+ADMISSION: dict[str, Template] = {
+    "QUEUE_EMPTY": lambda _, __: "Nobody else was waiting.",
+    "MAX_SEQS": lambda o, who: f"The batch was full at {o['limit']} sequences (max_num_seqs), so {who} kept waiting.",
+    "TOKEN_BUDGET": lambda o, who: (
+        f"The token budget was used up ({o['batched']} of {o['limit']}), so {who} has to wait for the next step."
+    ),
+    "NO_BLOCKS": lambda o, who: (
+        f"Admission stopped at {who}: it needs {_count(o['needed'], 'free block')} and {_is(o['free'])} free. "
+        "Those behind it wait too (first come, first served)."
+    ),
+    "CHUNK_NOT_ALLOWED": lambda o, who: (
+        f"Admission stopped at {who}: it needs {_count(o['needed'], 'token')} and {o['remaining']} were left in the "
+        "budget, and only the first sequence of a batch may be cut into chunks."
+    ),
+    "PREEMPTED_THIS_STEP": lambda _, __: "A step that preempted somebody admits nobody.",
+}
+
+DECODE: dict[str, Template] = {
+    "RUNNING_EMPTY": lambda _, __: "",  # the ordinary case: everyone had a turn
+    "PHASE_EXCLUSIVE": lambda _, who: f"A prefill batch was chosen, so {who} did not decode." if who else "",
+    "MAX_SEQS": lambda o, who: f"The batch was full at {o['limit']} sequences (max_num_seqs), so {who} got no turn.",
+    "TOKEN_BUDGET": lambda o, who: (
+        f"The token budget was used up ({o['batched']} of {o['limit']}), so {who} got no turn."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One prefix-cache lookup: what matched, and why no more did."""
+
+    seq_id: int
+    num_cached_tokens: int
+    miss: MissReason
+    evicted_at: int | None = None
+
+
+def explain(trace: Trace, i: int) -> str:
+    """Step `i` in sentences, separated by spaces."""
+    step, events = trace.steps[i], events_of_step(trace.events, i)
+    admission = _sentence(ADMISSION, step.stop, _name(_head_at_stop(trace, step, events), step))
+    preemptions = [_preemption(p) for p in step.preempted]
+    after_preemptions = step.stop.reason == StopReason.PREEMPTED_THIS_STEP
+    sentences = [
+        *_arrivals(events),
+        _headline(trace, step),
+        *(_lookup(lookup) for lookup in lookups(trace, i) if trace.config.enable_prefix_caching),
+        *_returns(trace, step),
+        *_dropped_samples(step),
+        *([*preemptions, admission] if after_preemptions else [admission, *preemptions]),
+        _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
+        *_endings(events),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def lookups(trace: Trace, i: int) -> list[Lookup]:
+    """The prefix-cache lookups of the sequences admitted in step `i`, in order."""
+    found = []
+    for event in events_of_step(trace.events, i):
+        if event.kind == "admit" and event.data and event.seq_id is not None:
+            miss_hash, cached = event.data["miss_hash"], event.data["num_cached_tokens"]
+            evicted_at = _last_eviction(trace, miss_hash, i)
+            if miss_hash is None:
+                miss = MissReason.LAST_BLOCK
+            else:
+                miss = MissReason.NEVER_CACHED if evicted_at is None else MissReason.EVICTED
+            found.append(Lookup(event.seq_id, cached, miss, evicted_at))
+    return found
+
+
+def _last_eviction(trace: Trace, block_hash: int | None, before: int) -> int | None:
+    evictions = (
+        e.step for e in trace.events if e.kind == "evict_hash" and e.step <= before and e.data == {"hash": block_hash}
+    )
+    return max(evictions, default=None)
+
+
+# ---- who was concerned --------------------------------------------------------------------
+
+
+def _head_at_stop(trace: Trace, step: Step, events: list[Event]) -> int | None:
+    """The head of `waiting` when admission ended: before this step's victims joined it."""
+    moved = {e.seq_id for e in events if e.kind in ("run", "abort")}
+    victims = {p.victim for p in step.preempted}
+    before = trace.replay.at(step.index - 1).waiting
+    arrived = [e.seq_id for e in events if e.kind == "arrive"]
+    candidates = (s for s in [*before, *arrived] if s not in moved and s not in victims)
+    return next((s for s in candidates if s is not None), None)
+
+
+def _left_out(trace: Trace, step: Step) -> list[int]:
+    """Sequences that were running before this step and still are, but had no row in it."""
+    before = list(trace.replay.at(step.index - 1).running)
+    after, rows = set(trace.replay.at(step.index).running), set(step.columns.seq_id)
+    return [seq_id for seq_id in before if seq_id in after and seq_id not in rows]
+
+
+# ---- sentences ----------------------------------------------------------------------------
+
+
+def _headline(trace: Trace, step: Step) -> str:
+    c = step.columns
+    prefills = [
+        _prefill(seq_id, computed, scheduled, chunk)
+        for seq_id, computed, scheduled, chunk in zip(c.seq_id, c.num_computed, c.num_scheduled, c.chunk, strict=True)
+        if chunk is not None
+    ]
+    decodes = [seq_id for seq_id, chunk in zip(c.seq_id, c.chunk, strict=True) if chunk is None]
+    parts = prefills + ([f"{_names(decodes)} {_plural(decodes, 'decodes', 'decode')} one token"] if decodes else [])
+    each = " each" if len(decodes) > 1 else ""
+    budget = f"{step.num_batched_tokens} of {trace.config.max_num_batched_tokens} budgeted tokens"
+    return f"Step {step.index} ({step.phase}, {budget}): {'; '.join(parts)}{each}."
+
+
+def _prefill(seq_id: int, computed: int, scheduled: int, chunk: tuple[int, int]) -> str:
+    part = f" (chunk {chunk[0]} of {chunk[1]})" if chunk[1] > 1 else ""
+    end = computed + scheduled
+    tokens = f"token {computed}" if scheduled == 1 else f"tokens {computed} to {end - 1}"
+    return f"sequence {seq_id} prefills {tokens}{part}"
+
+
+def _lookup(lookup: Lookup) -> str:
+    found = f"The prefix cache held {_count(lookup.num_cached_tokens, 'token')} of sequence {lookup.seq_id}"
+    if lookup.miss is MissReason.EVICTED:
+        return f"{found}; its next block had been cached but was evicted at step {lookup.evicted_at}."
+    if not lookup.num_cached_tokens:
+        return ""  # nothing found and nothing lost: the ordinary new prompt
+    if lookup.miss is MissReason.LAST_BLOCK:
+        return f"{found}; the block of the last token is always computed, because its logits are needed."
+    return f"{found}; its next block was never cached."
+
+
+def _returns(trace: Trace, step: Step) -> list[str]:
+    """Who is admitted again after a preemption."""
+    starts = {s for s, chunk in zip(step.columns.seq_id, step.columns.chunk, strict=True) if chunk and chunk[0] == 1}
+    victims = {e.seq_id for e in trace.events if e.kind == "preempt" and e.step < step.index}
+    back = sorted(starts & victims)
+    return [f"{_capital(_names(back))} {_plural(back, 'comes', 'come')} back after a preemption."] if back else []
+
+
+def _dropped_samples(step: Step) -> list[str]:
+    unfinished = [s for s, token in zip(step.columns.seq_id, step.columns.token_id, strict=True) if token is None]
+    return [f"The sample of {_names(unfinished)} is dropped: more of it must be computed first."] if unfinished else []
+
+
+def _preemption(p: Preemption) -> str:
+    cost = f"it gave back {_count(p.blocks, 'block')} and must compute {_count(p.tokens, 'token')} again"
+    if p.rule == "self":
+        need = f"Sequence {p.victim} needed a block, none was free and nobody ran behind it"
+        return f"{need}, so it preempted itself: {cost}."
+    return (
+        f"Sequence {p.on_behalf_of} needed a block and none was free, so sequence {p.victim}, "
+        f"the tail of running, was preempted: {cost}."
+    )
+
+
+def _arrivals(events: list[Event]) -> list[str]:
+    ids = [e.seq_id for e in events if e.kind == "arrive" and e.seq_id is not None]
+    return [f"{_capital(_names(ids))} arrived."] if ids else []
+
+
+def _endings(events: list[Event]) -> list[str]:
+    return [
+        f"Sequence {e.seq_id} was aborted."
+        if e.kind == "abort"
+        else f"Sequence {e.seq_id} finished ({e.data['reason'] if e.data else 'unknown'}) and freed its blocks."
+        for e in events
+        if e.kind in ("finish", "abort")
+    ]
+
+
+def _sentence(templates: dict[str, Template], stop: Stop, who: str) -> str:
+    template = templates.get(stop.reason)
+    return template(stop.operands, who) if template else f"Stopped: {stop}."
+
+
+# ---- words --------------------------------------------------------------------------------
+
+
+def _name(seq_id: int | None, step: Step) -> str:
+    if seq_id is None:
+        return "the next one"
+    return f"{'the rest of ' if seq_id in step.columns.seq_id else ''}sequence {seq_id}"
+
+
+def _names(seq_ids: Iterable[int]) -> str:
+    """`sequence 3`, `sequences 1, 2 and 3`, or the first few and a count."""
+    ids = [str(seq_id) for seq_id in seq_ids]
+    if len(ids) < 2:
+        return f"sequence {ids[0]}" if ids else ""
+    shown, more = (ids, 0) if len(ids) <= 6 else (ids[:5], len(ids) - 5)
+    listed = f"{', '.join(shown)} and {more} more" if more else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"sequences {listed}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _is(number: int) -> str:
+    return f"{number} is" if number == 1 else f"{number} are"
+
+
+def _plural(items: list[int], one: str, many: str) -> str:
+    return one if len(items) == 1 else many
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

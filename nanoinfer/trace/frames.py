@@ -1,0 +1,58 @@
+"""A trace as pandas tables, for people who think in DataFrames."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nanoinfer.trace.events import Event
+from nanoinfer.trace.metrics import request_times
+from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.usage import usage
+
+
+def to_pandas(trace: Trace) -> dict[str, pd.DataFrame]:
+    """DataFrames "steps" (one row per step), "rows", "events" and "requests"."""
+    return {
+        "steps": _steps(trace),
+        "rows": _rows(trace),
+        "events": pd.DataFrame(trace.events, columns=list(Event._fields)),
+        "requests": pd.DataFrame([r.to_dict() for r in request_times(trace)]),
+    }
+
+
+def _steps(trace: Trace) -> pd.DataFrame:
+    records = []
+    for step, held in zip(trace.steps, usage(trace), strict=True):
+        after = trace.replay.at(step.index)
+        records.append(
+            {
+                "step": step.index,
+                "clock": step.clock,
+                "phase": step.phase,
+                "num_rows": len(step.columns.seq_id),
+                "num_batched_tokens": step.num_batched_tokens,
+                "num_waiting": len(after.waiting),
+                "num_running": len(after.running),
+                "num_preempted": len(step.preempted),
+                "stop": str(step.stop.reason),
+                "stop_operands": step.stop.operands,
+                "decode_stop": str(step.decode_stop.reason),
+                "free_blocks": len(after.free_blocks),
+                "used_blocks": held.used_blocks,
+                "filled_slots": held.filled_slots,
+                **{f"{name}_time": value for name, value in step.timing.items()},
+            }
+        )
+    return pd.DataFrame(records)
+
+
+def _rows(trace: Trace) -> pd.DataFrame:
+    names = ("seq_id", "num_computed", "num_cached", "num_scheduled", "token_id", "chunk")
+    frames = [
+        pd.DataFrame({"step": step.index, **{name: getattr(step.columns, name) for name in names}})
+        for step in trace.steps
+    ]
+    if not frames:
+        return pd.DataFrame(columns=["step", *names])
+    rows = pd.concat(frames, ignore_index=True)
+    return rows.astype({"token_id": "Int64"})  # nullable: a dropped sample has no token
