@@ -25,7 +25,7 @@ from nanoinfer.core.engine_core import EngineCore, request_output
 from nanoinfer.core.policies import get_policy
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
-from nanoinfer.engine.tokenizer import Tokenizer, load_tokenizer
+from nanoinfer.engine.tokenizer import Tokenizer
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
@@ -74,7 +74,7 @@ class LLMEngine:
         get_policy(config.policy)  # before the model is loaded
         model_dir = resolve_model(fspath(model))
         self._runner: ModelRunner | None = ModelRunner(config, model_dir)
-        self._tokenizer = load_tokenizer(model_dir)
+        self._tokenizer = Tokenizer(model_dir)
         self.config = replace(
             config,
             max_model_len=min(config.max_model_len, self._runner.max_position_embeddings),
@@ -163,7 +163,7 @@ class LLMEngine:
             as `generate` does; each output's "prompt" is the rendered template, what the model really saw.
         """
         chats = [messages] if messages and isinstance(messages[0], dict) else messages
-        rendered = [self._text_tools().apply_chat_template(chat, **template_options) for chat in chats]
+        rendered = [self._tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
 
@@ -186,7 +186,7 @@ class LLMEngine:
 
     def _run_until_done(self, ids: list[int], use_tqdm: bool) -> list[Output]:
         done: dict[int, Output] = {}
-        with tqdm(total=len(ids), desc="Generating", unit="request", delay=1, disable=not use_tqdm) as bar:
+        with tqdm(total=len(ids), desc="Generating", unit="request", delay=1, disable=None if use_tqdm else True) as bar:
             while len(done) < len(ids):
                 for seq in self._core.step():
                     if seq.seq_id >= ids[0]:
@@ -243,7 +243,7 @@ class LLMEngine:
             ValueError: the request had no row in the last step.
         """
         candidates = self._live_runner().top_candidates(request_id, k)
-        return [{"token_id": token, "text": self._decode([token]), "probability": p} for token, p in candidates]
+        return [{"token_id": token, "text": self._tokenizer.decode([token]), "probability": p} for token, p in candidates]
 
     # ---- checks and conversions -----------------------------------------------------------
 
@@ -252,18 +252,10 @@ class LLMEngine:
             raise RuntimeError("this engine is closed; make a new one")
         return self._runner
 
-    def _text_tools(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise ValueError(f"{self.config.model!r} has no tokenizer; pass token ids instead of text")
-        return self._tokenizer
-
-    def _decode(self, token_ids: list[int]) -> str | None:
-        return self._tokenizer.decode(token_ids) if self._tokenizer else None
-
     def _encode(self, prompt: object) -> tuple[list[int], str | None]:
         """Token ids and, where there was one, the text. Raises ValueError for anything else."""
         if isinstance(prompt, str):
-            return self._text_tools().encode(prompt), prompt
+            return self._tokenizer.encode(prompt), prompt
         if not isinstance(prompt, Iterable):
             raise ValueError(
                 f"a prompt is a string or a list of token ids, got {prompt!r}; one prompt of ids is [[...]]"
@@ -279,7 +271,7 @@ class LLMEngine:
         return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
     def _output(self, seq: sequence.Sequence) -> Output:
-        return request_output(seq, self._decode(seq.completion_token_ids))
+        return request_output(seq, self._tokenizer.decode(seq.completion_token_ids))
 
 
 class LLM(LLMEngine):

@@ -1,0 +1,105 @@
+"""Two traces of one workload side by side: where they part, and what each came to.
+
+Steps are compared by what they decided; times and the final tokens of a step count only in the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nanoinfer.trace.steps import Step
+from nanoinfer.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer of `compare`.
+
+    Attributes:
+        first_difference: index of the first step that differs, None if all decisions are equal.
+        what: the attribute that differs there and both values, in words.
+    """
+
+    trace_a: Trace
+    trace_b: Trace
+    first_difference: int | None
+    what: str
+
+    def metrics(self) -> pd.DataFrame:
+        """The scalar metrics of both traces and the ratio b / a, one row each."""
+        import pandas as pd
+
+        a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
+        table = pd.DataFrame({"a": a, "b": b})
+        table["b / a"] = table["b"] / table["a"].where(table["a"] != 0)
+        return table
+
+    def timeline(self, **options: Any) -> Figure:
+        """Both timelines over one step axis, with the first difference marked."""
+        from nanoinfer.viz.timeline import side_by_side
+
+        return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)
+
+    def __str__(self) -> str:
+        if self.first_difference is None:
+            return self.what
+        i = self.first_difference
+        sides = [f"{name}: {t.explain(i) if i < len(t.steps) else 'has ended'}" for name, t in self._named()]
+        return "\n".join([f"The traces first differ at step {i}: {self.what}", *sides])
+
+    def _named(self) -> list[tuple[str, Trace]]:
+        return [("a", self.trace_a), ("b", self.trace_b)]
+
+
+def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
+    """Find the first step in which two runs of the same requests decided differently.
+
+    Raises:
+        ValueError: the traces are not of the same prompts in the same order.
+    """
+    prompts_a, prompts_b = ([r.prompt_token_ids for r in t.requests.values()] for t in (trace_a, trace_b))
+    if prompts_a != prompts_b:
+        raise ValueError(
+            f"compare needs two runs of one workload; these have {len(prompts_a)} and {len(prompts_b)} requests "
+            "whose prompts differ"
+        )
+    for step_a, step_b in zip(trace_a.steps, trace_b.steps, strict=False):
+        what = _difference(step_a, step_b)
+        if what:
+            return Comparison(trace_a, trace_b, step_a.index, what)
+    lengths = len(trace_a.steps), len(trace_b.steps)
+    if lengths[0] != lengths[1]:
+        return Comparison(trace_a, trace_b, min(lengths), f"a has {lengths[0]} steps, b has {lengths[1]}")
+    return Comparison(trace_a, trace_b, None, f"Both traces decided the same in all {lengths[0]} steps.")
+
+
+def _difference(a: Step, b: Step) -> str | None:
+    """The first attribute in which two steps differ, with both values."""
+    rows = [[(r.seq_id, r.num_computed, r.num_scheduled, r.block_table) for r in step.rows] for step in (a, b)]
+    pairs: dict[str, tuple[Any, Any]] = {
+        "phase": (a.phase, b.phase),
+        "rows (sequence, computed, scheduled, table)": (rows[0], rows[1]),
+        "preempted": ([p.victim for p in a.preempted], [p.victim for p in b.preempted]),
+        "stop": (str(a.stop), str(b.stop)),
+        "decode_stop": (str(a.decode_stop), str(b.decode_stop)),
+        "waiting": (a.waiting, b.waiting),
+        "running": (a.running, b.running),
+        "free_blocks": (a.free_blocks, b.free_blocks),
+    }
+    return next((f"{name} is {x} in a and {y} in b" for name, (x, y) in pairs.items() if x != y), None)
+
+
+def _flat(metrics: dict[str, Any]) -> dict[str, float]:
+    """Only the numbers, with summaries spread out as `ttft p90`."""
+    flat: dict[str, float] = {}
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            flat |= {f"{name} {part}": number for part, number in value.items()}
+        elif isinstance(value, (int, float)):
+            flat[name] = float(value)
+    return flat

@@ -1,0 +1,102 @@
+"""Export to Chrome trace events, which Perfetto opens (ui.perfetto.dev).
+
+One track for the steps, one per sequence, and counters. Perfetto drops slices that overlap on a
+track and misdraws empty ones, so every sequence has a track of its own and every slice lasts at
+least a microsecond. This is an export: `store.py` holds the format that round-trips.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nanoinfer.trace.spans import Span, sequence_spans
+from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.usage import usage
+
+ENGINE, SEQUENCES = 1, 2  # process ids: Perfetto groups tracks by process
+MICROSECONDS = {"seconds": 1e6, "steps": 1e3}  # a step without a clock is drawn as a millisecond
+
+
+def to_perfetto(trace: Trace, path: Path) -> None:
+    """Write `trace` to `path` as strict JSON."""
+    events = [*_names(trace), *_steps(trace), *_counters(trace), *_sequences(trace)]
+    document = {"traceEvents": events, "displayTimeUnit": "ms"}
+    path.write_text(json.dumps(document, allow_nan=False, separators=(",", ":")), encoding="utf-8")
+
+
+def _edges(trace: Trace) -> list[tuple[int, int]]:
+    """Start and end of each step in whole microseconds, strictly increasing."""
+    scale = MICROSECONDS[trace.header.clock_unit]
+    edges: list[tuple[int, int]] = []
+    for step in trace.steps:
+        start = max(round(step.clock * scale), edges[-1][1] if edges else 0)
+        edges.append((start, max(round((step.clock + step.timing["duration"]) * scale), start + 1)))
+    return edges
+
+
+def _slice(pid: int, tid: int, name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "pid": pid, "tid": tid, "ts": start, "dur": end - start, "name": name, "args": args}
+
+
+def _names(trace: Trace) -> list[dict[str, Any]]:
+    tracks = [("process_name", ENGINE, 0, "engine"), ("thread_name", ENGINE, 0, "steps")]
+    tracks += [("process_name", SEQUENCES, 0, "sequences")]
+    tracks += [("thread_name", SEQUENCES, seq_id + 1, f"sequence {seq_id}") for seq_id in trace.requests]
+    return [
+        {"ph": "M", "pid": pid, "tid": tid, "ts": 0, "dur": 1, "name": kind, "args": {"name": name}}
+        for kind, pid, tid, name in tracks
+    ]
+
+
+def _steps(trace: Trace) -> list[dict[str, Any]]:
+    slices = []
+    for step, (start, end) in zip(trace.steps, _edges(trace), strict=True):
+        args = {
+            "step": step.index,
+            "sequences": len(step.columns.seq_id),
+            "tokens": step.num_batched_tokens,
+            "stop": str(step.stop),
+            "decode_stop": str(step.decode_stop),
+            "preempted": [p.victim for p in step.preempted],
+            **{f"{name} ({trace.header.clock_unit})": value for name, value in step.timing.items()},
+        }
+        slices.append(_slice(ENGINE, 0, step.phase, start, end, args))
+    return slices
+
+
+def _counters(trace: Trace) -> list[dict[str, Any]]:
+    counters = []
+    for step, held, (start, end) in zip(trace.steps, usage(trace), _edges(trace), strict=True):
+        after = trace.replay.at(step.index)
+        values = {
+            "KV blocks used": held.used_blocks,
+            "waiting": len(after.waiting),
+            "running": len(after.running),
+            "tokens in step": step.num_batched_tokens,
+        }
+        for name, value in values.items():
+            event = {"ph": "C", "pid": ENGINE, "tid": 0, "ts": start, "dur": end - start, "name": name}
+            counters.append(event | {"args": {"value": value}})
+    return counters
+
+
+def _sequences(trace: Trace) -> list[dict[str, Any]]:
+    edges, scale = _edges(trace), MICROSECONDS[trace.header.clock_unit]
+    slices = []
+    for span in sequence_spans(trace):
+        if span.kind not in ("waiting", "prefill", "decode", "preempted"):
+            continue  # a hit is a detail of its prefill, and an end has no length
+        start, end = edges[span.start][0], edges[span.end - 1][1]
+        if span.kind in ("waiting", "preempted") and span.end < len(edges):
+            end = edges[span.end][0]  # waits until the very moment its next step begins
+        arrival = trace.requests[span.seq_id].arrival
+        if span.kind == "waiting" and arrival is not None:
+            start = min(start, round(arrival * scale))
+        slices.append(_slice(SEQUENCES, span.seq_id + 1, span.kind, start, max(end, start + 1), _args(span)))
+    return slices
+
+
+def _args(span: Span) -> dict[str, Any]:
+    return {"first_step": span.start, "last_step": span.end - 1, "tokens": span.tokens}
