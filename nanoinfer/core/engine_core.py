@@ -8,7 +8,7 @@ token ids, no text, and it imports no torch.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any, Protocol
@@ -66,15 +66,27 @@ class EngineCore:
 
     # ---- requests -------------------------------------------------------------------------
 
-    def add(self, token_ids: list[int], params: SamplingParams, prompt: str | None = None) -> int:
-        """Queue a request and return its id (counted per engine from 0). Raises ValueError if it is refused."""
+    def add(
+        self, token_ids: list[int], params: SamplingParams, prompt: str | None = None, arrival: float | None = None
+    ) -> int:
+        """Queue a request and return its id (counted per engine from 0).
+
+        Args:
+            token_ids: the prompt.
+            params: how to sample and when to stop.
+            prompt: the text the ids came from, for the record.
+            arrival: when it was submitted, if that was before now (it waited for the step in flight).
+
+        Raises:
+            ValueError: it is refused; nothing is queued.
+        """
         seq = Sequence(self.next_id, token_ids, params, self.config.kvcache_block_size, prompt)
         with uninterrupted():
             self.scheduler.add(seq)
             self.next_id += 1
             self.sequences[seq.seq_id] = seq
             if self._trace:
-                self._record_request(self._trace, seq, self._now())
+                self._record_request(self._trace, seq, self._now() if arrival is None else arrival)
         return seq.seq_id
 
     def abort(self, seq_id: int) -> Sequence:
@@ -83,11 +95,14 @@ class EngineCore:
             self.scheduler.abort(seq_id)
             return self.sequences.pop(seq_id)
 
-    def drop_from(self, first_id: int) -> None:
-        """Abort every live request from `first_id` on, and forget results of theirs nobody has seen."""
-        for seq_id in [seq_id for seq_id in self.sequences if seq_id >= first_id]:
-            self.abort(seq_id)
-        self._finished = [seq for seq in self._finished if seq.seq_id < first_id]
+    def drop(self, seq_ids: Iterable[int]) -> None:
+        """Abort those of `seq_ids` that are live, and forget the results of the others nobody has seen."""
+        with uninterrupted():
+            for seq_id in set(seq_ids) & self.sequences.keys():
+                # A step that failed half way may have retired it in the scheduler already.
+                if not self.sequences.pop(seq_id).is_finished:
+                    self.scheduler.abort(seq_id)
+            self._finished = [seq for seq in self._finished if seq.seq_id not in set(seq_ids)]
 
     def is_finished(self) -> bool:
         """Whether nothing is queued and no result waits to be returned."""

@@ -87,7 +87,8 @@ class Scheduler:
         plan = self.policy(self)
         if not plan.rows and not self.is_finished():
             raise RuntimeError(f"no sequence can run ({plan.stop}; {plan.decode_stop})\n{self.describe()}")
-        assert plan.num_batched_tokens <= self.max_num_batched_tokens, "token budget exceeded"
+        prefilled = sum(row.num_scheduled for row in plan.rows if row.chunk)  # a decode batch is capped by max_num_seqs
+        assert prefilled <= self.max_num_batched_tokens, "token budget exceeded"
         assert len({row.seq_id for row in plan.rows}) == len(plan.rows) <= self.max_num_seqs, "batch limit exceeded"
         assert all(row.num_scheduled > 0 for row in plan.rows), "a row without work"
         return plan

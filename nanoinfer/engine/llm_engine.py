@@ -169,32 +169,35 @@ class LLMEngine:
 
     def _serve(self, requests: list[_Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
         trace = self.start_trace(on_step) if record else None
-        first_id = self._core.next_id
+        ids = range(self._core.next_id, self._core.next_id + len(requests))
         try:
-            ids = [self._core.add(*request) for request in requests]
-            outputs = self._run_until_done(ids, use_tqdm)
+            for request in requests:
+                self._core.add(*request)
+            batch = [self._core.sequences[seq_id] for seq_id in ids]
+            self._run_until_done(batch, use_tqdm)
         except BaseException:
-            self._core.drop_from(first_id)
+            self._core.drop(ids)
             raise
         finally:
             if trace:
                 self.stop_trace()
+        outputs = [self._output(seq) for seq in batch]
         if trace is None:
             return outputs
         trace.outputs[:] = outputs
         return trace
 
-    def _run_until_done(self, ids: list[int], use_tqdm: bool) -> list[Output]:
-        done: dict[int, Output] = {}
-        with tqdm(total=len(ids), desc="Generating", unit="request", delay=1, disable=None if use_tqdm else True) as bar:
-            while len(done) < len(ids):
+    def _run_until_done(self, batch: list[sequence.Sequence], use_tqdm: bool) -> None:
+        """Step until every sequence of `batch` has finished (or was aborted by a callback)."""
+        pending = {seq.seq_id for seq in batch}
+        with tqdm(total=len(batch), desc="Generating", unit="request", delay=1, disable=not use_tqdm or None) as bar:
+            while pending and not self._core.is_finished():
                 for seq in self._core.step():
-                    if seq.seq_id >= ids[0]:
-                        done[seq.seq_id] = self._output(seq)
+                    if seq.seq_id in pending:
+                        pending.remove(seq.seq_id)
                         bar.update()
                     else:
                         self._unclaimed.append(self._output(seq))
-        return [done[i] for i in ids]
 
     # ---- by hand --------------------------------------------------------------------------
 
@@ -205,8 +208,8 @@ class LLMEngine:
     def step(self) -> list[Output]:
         """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing."""
         self._live_runner()
-        finished, self._unclaimed = self._unclaimed, []
-        finished += [self._output(seq) for seq in self._core.step()]
+        finished = [self._output(seq) for seq in self._core.step()]
+        finished, self._unclaimed = self._unclaimed + finished, []
         if self._core.trace:
             self._core.trace.outputs.extend(finished)
         return finished

@@ -101,7 +101,7 @@ def simulate(
             runner.now = max(runner.now, times[pending[0]])
         while pending and times[pending[0]] <= runner.now:
             i = pending.pop(0)
-            ids[i] = core.add(requests[i], params[i])
+            ids[i] = core.add(requests[i], params[i], arrival=times[i])
         outputs |= {seq.seq_id: request_output(seq) for seq in core.step()}
     trace = core.stop_trace()
     trace.outputs.extend(outputs[ids[i]] for i in range(len(requests)))

@@ -76,7 +76,7 @@ class _Fold:
         self.hash_index = dict(state.hash_index)
         self.free_blocks = OrderedDict.fromkeys(state.free_blocks)
         self.live = {*state.waiting, *state.running}
-        self.last_tables: dict[int, list[int]] = {}  # of the sequences that finished in the current step
+        self.last_tables: dict[int, list[int]] = {}  # of the sequences that ended in the current step
 
     def freeze(self) -> SchedulerState:
         return SchedulerState(
@@ -119,11 +119,16 @@ class _Fold:
     def _finish(self, event: Any) -> None:
         self.live.remove(event.seq_id)
         self.running.remove(event.seq_id)
-        self.last_tables[event.seq_id] = list(self.block_tables[event.seq_id])
+        self._keep_table(event.seq_id)
 
     def _abort(self, event: Any) -> None:
         self.live.remove(event.seq_id)
+        self._keep_table(event.seq_id)
         (self.running if event.seq_id in self.running else self.waiting).remove(event.seq_id)
+
+    def _keep_table(self, seq_id: int) -> None:
+        """The rows of a step keep the table with which they ran, though its blocks are released next."""
+        self.last_tables[seq_id] = list(self.block_tables.get(seq_id, []))
 
     def _allocate(self, event: Any) -> None:
         if self.hashes[event.block_id] != NO_HASH:
@@ -201,10 +206,14 @@ class Replay:
         return self._fold
 
     def _advance(self) -> None:
-        self._step += 1
         self._fold.last_tables = {}
-        for event in events_of_step(self._events, self._step):
-            self._fold.apply(event)
+        try:
+            for event in events_of_step(self._events, self._step + 1):
+                self._fold.apply(event)
+        except ValueError:  # half applied: start over next time, and fail there again
+            self._step, self._fold = -1, _Fold(self._checkpoints[-1])
+            raise
+        self._step += 1
         if self._step % CHECKPOINT_EVERY == 0 and self._step not in self._checkpoints:
             self._checkpoints[self._step] = self._fold.freeze()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from io import TextIOWrapper
@@ -118,7 +119,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         with _open(path, "r") as file:
             for text in file:
                 lines.append(json.loads(text))
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is truncated or no trace: line {len(lines) + 1} cannot be read ({error})") from error
     return lines
 
