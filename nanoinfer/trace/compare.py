@@ -68,30 +68,39 @@ def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
             f"compare needs two runs of one workload; these have {len(prompts_a)} and {len(prompts_b)} requests "
             "whose prompts differ"
         )
-    for step_a, step_b in zip(trace_a.steps, trace_b.steps, strict=False):
-        what = _difference(step_a, step_b)
-        if what:
-            return Comparison(trace_a, trace_b, step_a.index, what)
+    # What was done comes before why: two policies name other reasons for the same step.
+    for difference in (_done_differently, _other_reasons):
+        for step_a, step_b in zip(trace_a.steps, trace_b.steps, strict=False):
+            what = difference(step_a, step_b)
+            if what:
+                return Comparison(trace_a, trace_b, step_a.index, what)
     lengths = len(trace_a.steps), len(trace_b.steps)
     if lengths[0] != lengths[1]:
         return Comparison(trace_a, trace_b, min(lengths), f"a has {lengths[0]} steps, b has {lengths[1]}")
     return Comparison(trace_a, trace_b, None, f"Both traces decided the same in all {lengths[0]} steps.")
 
 
-def _difference(a: Step, b: Step) -> str | None:
-    """The first attribute in which two steps differ, with both values."""
+def _done_differently(a: Step, b: Step) -> str | None:
     rows = [[(r.seq_id, r.num_computed, r.num_scheduled, r.block_table) for r in step.rows] for step in (a, b)]
-    pairs: dict[str, tuple[Any, Any]] = {
-        "phase": (a.phase, b.phase),
-        "rows (sequence, computed, scheduled, table)": (rows[0], rows[1]),
-        "preempted": ([p.victim for p in a.preempted], [p.victim for p in b.preempted]),
-        "stop": (str(a.stop), str(b.stop)),
-        "decode_stop": (str(a.decode_stop), str(b.decode_stop)),
-        "waiting": (a.waiting, b.waiting),
-        "running": (a.running, b.running),
-        "free_blocks": (a.free_blocks, b.free_blocks),
-    }
-    return next((f"{name} is {x} in a and {y} in b" for name, (x, y) in pairs.items() if x != y), None)
+    return _first_unequal(
+        {
+            "rows (sequence, computed, scheduled, block table)": (rows[0], rows[1]),
+            "phase": (a.phase, b.phase),
+            "preempted": ([p.victim for p in a.preempted], [p.victim for p in b.preempted]),
+            "waiting": (a.waiting, b.waiting),
+            "running": (a.running, b.running),
+            "free_blocks": (a.free_blocks, b.free_blocks),
+        }
+    )
+
+
+def _other_reasons(a: Step, b: Step) -> str | None:
+    stops = {"stop": (str(a.stop), str(b.stop)), "decode_stop": (str(a.decode_stop), str(b.decode_stop))}
+    return _first_unequal(stops)
+
+
+def _first_unequal(pairs: dict[str, tuple[Any, Any]]) -> str | None:
+    return next((f"{name}: {x} in a, {y} in b" for name, (x, y) in pairs.items() if x != y), None)
 
 
 def _flat(metrics: dict[str, Any]) -> dict[str, float]:
