@@ -101,7 +101,9 @@ def _add_generate(commands: Any) -> None:
     command.add_argument("prompts", nargs="*", metavar="PROMPT", help="one or more; without any, lines of stdin")
     command.add_argument("--model", default="tiny", help="directory, hub id or tiny (default: %(default)s)")
     command.add_argument("--chat", action="store_true", help="put each prompt through the model's chat template")
-    command.add_argument("--max-tokens", type=int, default=128, help="most new tokens per prompt (default: %(default)s)")
+    command.add_argument(
+        "--max-tokens", type=int, default=128, help="most new tokens per prompt (default: %(default)s)"
+    )
     command.add_argument("--temperature", type=float, default=0.7, help="0 is greedy (default: %(default)s)")
     command.add_argument("--top-k", type=int, default=0, help="keep the k most likely tokens; 0 keeps all")
     command.add_argument("--top-p", type=float, default=1.0, help="keep tokens up to this probability (default: 1)")

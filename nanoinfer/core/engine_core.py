@@ -156,7 +156,9 @@ class EngineCore:
             if row.seq in self.scheduler.running:
                 self.scheduler.running.remove(row.seq)
                 self.scheduler.preempt(row.seq)
-            row.seq.num_scheduled_tokens = 0
+            elif row.chunk and row.seq in self.scheduler.waiting:  # a middle chunk: the ones before it still hold
+                row.seq.num_scheduled_tokens = 0
+                row.seq.num_chunks -= 1
 
     # ---- recording ------------------------------------------------------------------------
 

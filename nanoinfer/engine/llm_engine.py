@@ -246,7 +246,9 @@ class LLMEngine:
             ValueError: the request had no row in the last step.
         """
         candidates = self._live_runner().top_candidates(request_id, k)
-        return [{"token_id": token, "text": self._tokenizer.decode([token]), "probability": p} for token, p in candidates]
+        return [
+            {"token_id": token, "text": self._tokenizer.decode([token]), "probability": p} for token, p in candidates
+        ]
 
     # ---- checks and conversions -----------------------------------------------------------
 

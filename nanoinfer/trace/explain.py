@@ -56,7 +56,7 @@ class Lookup:
 
 
 def explain(trace: Trace, i: int) -> str:
-    """Step `i` in sentences, separated by spaces."""
+    """Step `i` in sentences, one a line."""
     step, events = trace.steps[i], events_of_step(trace.events, i)
     admission = _sentence(ADMISSION, step.stop, _name(_head_at_stop(trace, step, events), step))
     preemptions = [_preemption(p) for p in step.preempted]
@@ -71,7 +71,7 @@ def explain(trace: Trace, i: int) -> str:
         _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
         *_endings(events),
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return "\n".join(sentence for sentence in sentences if sentence)
 
 
 def lookups(trace: Trace, i: int) -> list[Lookup]:
@@ -160,7 +160,8 @@ def _returns(trace: Trace, step: Step) -> list[str]:
 
 
 def _dropped_samples(step: Step) -> list[str]:
-    unfinished = [s for s, token in zip(step.columns.seq_id, step.columns.token_id, strict=True) if token is None]
+    chunks = zip(step.columns.seq_id, step.columns.chunk, strict=True)
+    unfinished = [seq_id for seq_id, chunk in chunks if chunk and chunk[0] < chunk[1]]
     return [f"The sample of {_names(unfinished)} is dropped: more of it must be computed first."] if unfinished else []
 
 

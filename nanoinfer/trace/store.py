@@ -38,10 +38,15 @@ def save(trace: Trace, path: Path) -> None:
 def load(path: Path) -> Trace:
     """Read a trace. See `Trace.load` for what it raises."""
     lines = _read(path)
+    _check_header(lines, path)
     try:
-        return _parse(lines, path)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: a line lacks what it should hold ({error!r})") from error
+        trace = _parse(lines)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: a line is missing or lacks what it should hold ({error!r})") from error
+    counts = _counts(trace)
+    if lines[-1] != {"type": "end", **counts}:
+        raise ValueError(f"{path} is truncated or damaged: it holds {counts} and ends with {lines[-1]}")
+    return trace
 
 
 def _open(path: Path, mode: Literal["r", "w"]) -> IO[str]:
@@ -65,7 +70,11 @@ def _lines(trace: Trace) -> Iterator[dict[str, Any]]:
     # What happened after the last step (an abort, a new arrival) belongs to no step line.
     after = _pack_events(events_of_step(trace.events, len(trace.steps)))
     yield {"type": "outputs", "outputs": trace.outputs, "events": after}
-    yield {"type": "end", "steps": len(trace.steps), "events": len(trace.events), "requests": len(trace.requests)}
+    yield {"type": "end", **_counts(trace)}
+
+
+def _counts(trace: Trace) -> dict[str, int]:
+    return {"steps": len(trace.steps), "events": len(trace.events), "requests": len(trace.requests)}
 
 
 def _step_line(step: Step, previous: Columns) -> dict[str, Any]:
@@ -119,19 +128,23 @@ def _read(path: Path) -> list[dict[str, Any]]:
         with _open(path, "r") as file:
             for text in file:
                 lines.append(json.loads(text))
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or no trace: line {len(lines) + 1} cannot be read ({error})") from error
     return lines
 
 
-def _parse(lines: list[dict[str, Any]], path: Path) -> Trace:
+def _check_header(lines: list[dict[str, Any]], path: Path) -> None:
     if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
         raise ValueError(f"{path} is no nanoinfer trace: its first line is not a trace header")
-    if lines[0]["schema_version"] > SCHEMA_VERSION:
+    schema = lines[0].get("schema_version")
+    if not isinstance(schema, int) or schema > SCHEMA_VERSION:
         raise ValueError(
-            f"{path} has schema version {lines[0]['schema_version']}, newer than {SCHEMA_VERSION}, the newest "
-            "this nanoinfer reads; upgrade nanoinfer"
+            f"{path} has schema version {schema}, newer than {SCHEMA_VERSION}, the newest this nanoinfer reads; "
+            "upgrade nanoinfer"
         )
+
+
+def _parse(lines: list[dict[str, Any]]) -> Trace:
     trace = Trace(_header(lines[0]))
     previous = Columns([], [], [], [], [], [])
     for line in lines[1:]:
@@ -145,9 +158,6 @@ def _parse(lines: list[dict[str, Any]], path: Path) -> Trace:
         elif line["type"] == "outputs":
             trace.events += _unpack_events(line, len(trace.steps))
             trace.outputs = line["outputs"]
-    counts = {"steps": len(trace.steps), "events": len(trace.events), "requests": len(trace.requests)}
-    if lines[-1] != {"type": "end", **counts}:
-        raise ValueError(f"{path} is truncated or damaged: it holds {counts} and ends with {lines[-1]}")
     return trace
 
 

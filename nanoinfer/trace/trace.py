@@ -120,7 +120,7 @@ class Trace:
         return self.replay.at(self.step_index(i)).freeze()
 
     def explain(self, i: int) -> str:
-        """Step `i` in plain English sentences, with the numbers."""
+        """Step `i` in plain English sentences with the numbers, one a line."""
         from nanoinfer.trace.explain import explain
 
         return explain(self, self.step_index(i))
