@@ -1,0 +1,1 @@
+"""Pictures of a trace: matplotlib figures for papers, slides and notebooks."""

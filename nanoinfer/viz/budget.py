@@ -1,0 +1,121 @@
+"""Tokens per step against the budget, and KV blocks in use against the pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nanoinfer.trace.trace import Trace
+from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
+from nanoinfer.viz.marks import Entry, add_preemptions, legend, legend_height
+from nanoinfer.viz.series import Ints, fullest, tokens_per_step, used_blocks_per_step
+from nanoinfer.viz.theme import MARGIN, PX, SMALL, WIDTH, Theme, get_theme
+
+TOKENS_HEIGHT, BLOCKS_HEIGHT = 1.7, 0.8  # of the two panels, inches
+FAR_ABOVE = 3.0  # a budget this many times the fullest step is named, not drawn to scale
+LEGEND: list[Entry] = [
+    ("prefill", "prefill tokens (wide bar)"),
+    ("decode", "decode tokens (narrow bar)"),
+    ("private", "KV blocks in use"),
+    ("preemption", "step with a preemption"),
+]
+
+
+def budget(trace: Trace, theme: str = "light") -> Figure:
+    """Draw what each step spent of its token budget, and how full the pool was after it.
+
+    Where steps are more than pixels, each column shows the fullest of its steps.
+
+    Args:
+        trace: a recorded run.
+        theme: "light" or "dark".
+
+    Raises:
+        ValueError: an unknown theme, or a trace without steps.
+    """
+    colors = get_theme(theme)
+    if not trace.steps:
+        raise ValueError("no step to draw: this trace has 0 steps")
+    limit, pool = trace.config.max_num_batched_tokens, trace.config.num_kvcache_blocks
+    left = MARGIN + text_width(str(max(limit, pool)), SMALL) + 0.1
+    width, top = WIDTH - left - MARGIN, 0.5 + legend_height(LEGEND) + 0.3
+    figure = new_figure(colors, top + TOKENS_HEIGHT + 0.4 + BLOCKS_HEIGHT + 0.5, _title(trace, width))
+    legend(figure, colors, 0.5, LEGEND)
+    tokens = plot(figure, colors, left, top, width, TOKENS_HEIGHT)
+    blocks = plot(figure, colors, left, top + TOKENS_HEIGHT + 0.4, width, BLOCKS_HEIGHT)
+    _draw_tokens(tokens, colors, trace, limit, width)
+    _draw_blocks(blocks, colors, trace, pool, width)
+    for axes in (tokens, blocks):
+        axes.set_xlim(-0.5, len(trace.steps) - 0.5)
+    tokens.tick_params(labelbottom=False)
+    label_steps(blocks, colors)
+    return figure
+
+
+def _title(trace: Trace, width: float) -> str:
+    steps = len(trace.steps)
+    per_column = steps / _columns(width)
+    dense = f"; each column is the fullest of about {per_column:.0f} steps" if per_column >= 1.5 else ""
+    return f"Tokens per step: {counted(steps, 'step')}, budget {trace.config.max_num_batched_tokens}{dense}"
+
+
+def _columns(width: float) -> int:
+    return int(width / PX)
+
+
+def _bars(values: Ints, bottoms: Ints, chosen: list[int], share: float) -> np.ndarray[Any, Any]:
+    """A bar per chosen step, as (x, y, w, h): `share` of its slice of the steps wide, without the zero ones."""
+    cell = len(values) / len(chosen)
+    left = np.arange(len(chosen)) * cell - 0.5 + cell * (1 - share) / 2
+    bars = np.column_stack([left, bottoms[chosen], np.full(len(chosen), cell * share), values[chosen]])
+    return bars[values[chosen] > 0]
+
+
+def _draw_tokens(axes: Axes, theme: Theme, trace: Trace, limit: int, width: float) -> None:
+    prefill, decode = tokens_per_step(trace)
+    total = prefill + decode
+    chosen = fullest(total, _columns(width))
+    roomy = width / len(chosen) >= 4 * PX
+    add_rects(axes, _bars(decode, np.zeros_like(decode), chosen, 0.5 if roomy else 1.0), "decode", fc=theme.decode)
+    add_rects(axes, _bars(prefill, decode, chosen, 0.86 if roomy else 1.0), "prefill", fc=theme.prefill)
+    note = _scale(axes, theme, limit, int(total.max()), "budget", 1.04)
+    _caption(axes, theme, "tokens computed", note)
+
+
+def _draw_blocks(axes: Axes, theme: Theme, trace: Trace, pool: int, width: float) -> None:
+    used = used_blocks_per_step(trace)
+    chosen = fullest(used, _columns(width))
+    add_rects(axes, _bars(used, np.zeros_like(used), chosen, 1.0), "blocks", fc=theme.private)
+    note = _scale(axes, theme, pool, int(used.max()), "pool", 1.3)
+    spacing = 7 * PX * len(trace.steps) / width  # steps; where marks would overlap, one stands for all
+    marks: list[int] = []
+    for step in trace.steps:
+        if step.preempted and (not marks or step.index - marks[-1] >= spacing):
+            marks.append(step.index)
+    add_preemptions(axes, theme, marks, 0.9 * axes.get_ylim()[1])
+    _caption(axes, theme, "KV blocks in use after the step", f"{note}; at most {used.max()} used")
+
+
+def _scale(axes: Axes, theme: Theme, limit: int, top: int, name: str, headroom: float) -> str:
+    """Fit the y axis to the limit, or to the highest bar `top` where the limit would flatten it; says which."""
+    if limit > FAR_ABOVE * top > 0:
+        axes.set_ylim(0, top * max(headroom, 1.15))
+        return f"{name} {limit}: {limit / top:.0f} times the highest bar, far above this scale \u2191"
+    axes.set_ylim(0, max(limit, top) * headroom)
+    axes.set_yticks([0, limit // 2, limit] if limit % 2 == 0 and name == "budget" else [0, limit])
+    _limit_line(axes, theme, limit, name)
+    return f"{name} {limit}"
+
+
+def _limit_line(axes: Axes, theme: Theme, height: int, gid: str) -> None:
+    axes.axhline(height, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)), gid=gid, zorder=3)
+
+
+def _caption(axes: Axes, theme: Theme, left: str, right: str) -> None:
+    """What the panel shows and what its limit is, on one line above it."""
+    style: dict[str, Any] = {"size": SMALL, "color": theme.muted, "va": "bottom", "transform": axes.transAxes}
+    add_text(axes, theme, (0, 1.03), left, **style)
+    add_text(axes, theme, (1, 1.03), right, ha="right", **style)

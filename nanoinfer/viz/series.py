@@ -1,0 +1,49 @@
+"""Numbers per step: tokens computed and blocks in use. Knows neither matplotlib nor torch."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nanoinfer.trace.trace import Trace
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def tokens_per_step(trace: Trace) -> tuple[Ints, Ints]:
+    """(prefill tokens, decode tokens) of every step."""
+    prefill, decode = np.zeros((2, len(trace.steps)), dtype=np.int64)
+    for i, step in enumerate(trace.steps):
+        decode[i] = step.columns.chunk.count(None)  # a decode row computes exactly one token
+        prefill[i] = sum(step.columns.num_scheduled) - decode[i]
+    return prefill, decode
+
+
+def used_blocks_per_step(trace: Trace) -> Ints:
+    """Blocks held by at least one sequence after every step; counted from the events, without a fold."""
+    ref_counts = list(trace.header.initial.ref_counts)
+    used = sum(count > 0 for count in ref_counts)
+    result = np.zeros(len(trace.steps), dtype=np.int64)
+    done = 0
+    for step, kind, _, block, _ in trace.events:
+        if step > done:
+            result[done:step] = used
+            done = step
+        if block is None:
+            continue
+        if kind in ("allocate", "reuse", "share"):
+            used += ref_counts[block] == 0
+            ref_counts[block] += 1
+        elif kind == "release":
+            ref_counts[block] -= 1
+            used -= ref_counts[block] == 0
+    result[done:] = used
+    return result
+
+
+def fullest(total: Ints, columns: int) -> list[int]:
+    """For each of at most `columns` equal slices of the steps, the step with the highest `total`."""
+    edges = np.linspace(0, len(total), min(columns, len(total)) + 1).astype(int)
+    return [int(a + np.argmax(total[a:b])) for a, b in pairwise(edges)]
