@@ -74,7 +74,8 @@ def _lines(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _counts(trace: Trace) -> dict[str, int]:
-    return {"steps": len(trace.steps), "events": len(trace.events), "requests": len(trace.requests)}
+    names = ("requests", "steps", "events", "outputs")
+    return {name: len(getattr(trace, name)) for name in names}
 
 
 def _step_line(step: Step, previous: Columns) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from lab import CHROMIUM_FLAGS
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("no Chromium found; install the system's package or set CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def notebooks(tmp_path_factory):
+    """A copy of the notebooks without outputs, so that whatever is seen was made here."""
+    import nbformat
+
+    folder = tmp_path_factory.mktemp("notebooks")
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(notebook, folder / path.name)
+    return folder
+
+
+@pytest.fixture(scope="session", params=["light", "dark"])
+def lab(request, notebooks, tmp_path_factory):
+    """(base URL, theme) of a running JupyterLab in each theme."""
+    from lab import jupyter_lab
+
+    with jupyter_lab(notebooks, tmp_path_factory.mktemp("home"), dark=request.param == "dark") as base:
+        yield base, request.param

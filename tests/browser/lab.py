@@ -1,0 +1,94 @@
+"""A JupyterLab of its own on a free port, with nothing of the user's settings."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+FOLDERS = (
+    "JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR JUPYTERLAB_SETTINGS_DIR JUPYTERLAB_WORKSPACES_DIR "
+    "IPYTHONDIR MPLCONFIGDIR"
+).split()
+
+
+@contextmanager
+def jupyter_lab(root: Path, home: Path, dark: bool = False):
+    """Serve `root`; settings and logs go to `home`. Yields the base URL."""
+    environment = os.environ | {name: str(home / name.lower()) for name in FOLDERS} | {"JUPYTER_PREFER_ENV_PATH": "1"}
+    write_settings(home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension", dark)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": root,
+        "ServerApp.password": "",
+        "ServerApp.disable_check_xsrf": True,
+        "IdentityProvider.token": "",
+        "LabApp.expose_app_in_browser": True,
+    }
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    with (home / "lab.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            base = f"http://127.0.0.1:{port}"
+            wait_for(base, process, home / "lab.log")
+            yield base
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def write_settings(folder: Path, dark: bool) -> None:
+    folder.mkdir(parents=True)
+    (folder / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    if dark:
+        (folder / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
+
+
+def wait_for(base: str, process: subprocess.Popen, log: Path) -> None:
+    for _ in range(300):
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(f"{base}/api/status", timeout=1)
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def open_notebook(page, base: str, name: str) -> None:
+    page.goto(f"{base}/lab/tree/{name}?reset")
+    page.wait_for_selector(".jp-Notebook", timeout=60_000)
+    ready = "() => window.jupyterapp?.shell.currentWidget?.context?.isReady"
+    page.wait_for_function(ready, timeout=60_000)
+    page.evaluate("() => jupyterapp.shell.currentWidget.context.sessionContext.ready")
+    page.evaluate("() => jupyterapp.shell.collapseLeft()")
+
+
+def run_all(page) -> list[dict]:
+    """Run every cell; all outputs in order."""
+    page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+    return page.evaluate(
+        """() => jupyterapp.shell.currentWidget.content.widgets
+             .filter(cell => cell.model.type === 'code')
+             .flatMap(cell => cell.model.outputs.toJSON())"""
+    )

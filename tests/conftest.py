@@ -1,0 +1,54 @@
+"""Fixtures of the whole suite. This file's folder is on the import path, so tests write `from helpers import ...`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+# The shipped model is small: on a busy machine, threads that wait for each other make it ten times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if TYPE_CHECKING:
+    from nanoinfer import LLM
+
+
+@pytest.fixture
+def make_llm() -> Iterator[Callable[..., LLM]]:
+    """Builds engines over the shipped model and closes them when the test ends."""
+    from nanoinfer import LLM
+
+    engines: list[LLM] = []
+
+    def make(**settings: Any) -> LLM:
+        engines.append(LLM("tiny", **settings))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture(scope="session")
+def shared_llm() -> Iterator[LLM]:
+    """One engine with small blocks for tests that leave it as they found it: idle."""
+    from nanoinfer import LLM
+
+    with LLM("tiny", kvcache_block_size=4, num_kvcache_blocks=64) as engine:
+        yield engine
+
+
+@pytest.fixture
+def llm(shared_llm: LLM) -> Iterator[LLM]:
+    """The shared engine with an empty prefix cache; checks that it is idle afterwards."""
+    shared_llm.reset_prefix_cache()
+    yield shared_llm
+    leftovers = shared_llm.scheduler.describe() if not shared_llm.is_finished() else ""
+    while not shared_llm.scheduler.is_finished():
+        shared_llm.abort(next(iter(shared_llm.scheduler.sequences)))
+    shared_llm.step()
+    if shared_llm._core.trace:
+        shared_llm.stop_trace()
+    assert not leftovers, f"the test left work behind\n{leftovers}"

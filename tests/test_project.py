@@ -1,0 +1,77 @@
+"""The project's own files agree with each other."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text()
+
+
+def test_environment_file_is_base_plus_notebooks_plus_tests():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))
+    extras = PROJECT["optional-dependencies"]
+    assert pip == [*PROJECT["dependencies"], *extras["notebooks"], *extras["tests"], "-e ."]
+    python = next(entry for entry in environment if str(entry).startswith("python"))
+    assert PROJECT["requires-python"] in python
+
+
+def test_flash_attn_is_only_in_the_gpu_extra():
+    extras = PROJECT["optional-dependencies"]
+    holders = [name for name, packages in extras.items() if any(p.startswith("flash-attn") for p in packages)]
+    assert holders == ["gpu"]
+    assert any(p.startswith("torch") for p in PROJECT["dependencies"])
+
+
+def test_readme_is_short_and_its_tree_exists():
+    assert len(README.splitlines()) <= 150
+    tree = README.split("```\nnanoinfer/")[1].split("```")[0]
+    names = re.findall(r"[a-z_]+\.(?:py|md)", tree)
+    assert len(names) > 20
+    present = {path.name for path in (ROOT / "nanoinfer").rglob("*.py")}
+    assert set(names) <= present
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    script = (ROOT / ".ci" / "run").read_text()
+    block = README.split("```bash\n")[1].split("```")[0]
+    for command in re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block):
+        assert command in script
+
+
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda p: p.name)
+def test_relative_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_reason_is_in_the_catalogue_page():
+    from nanoinfer.reasons import FinishReason, MissReason, RefusalReason, StopReason
+
+    page = (ROOT / "docs" / "why.md").read_text()
+    for reason in (*StopReason, *FinishReason, *MissReason, *RefusalReason):
+        assert f"`{reason}`" in page
+
+
+def test_every_event_kind_is_in_the_format_page():
+    from nanoinfer.trace.events import KINDS
+
+    page = (ROOT / "docs" / "trace-format.md").read_text()
+    for kind in KINDS:
+        assert f"| `{kind}` |" in page
+
+
+def test_every_metric_is_defined():
+    from nanoinfer import SamplingParams, simulate
+
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    figures = set(simulate([[1, 2]], SamplingParams(max_tokens=2)).metrics())
+    plain_counts = {"clock_unit", "num_requests", "num_steps", "prompt_tokens", "output_tokens", "requests"}
+    for name in figures - plain_counts:
+        assert f"| `{name}` |" in page
