@@ -69,12 +69,11 @@ class EngineConfig:
         "tensor_parallel_size": 1,
         "kvcache_block_size": 1,
     }
-    CHOICES: ClassVar[dict[str, tuple[object, ...]]] = {
+    CHOICES: ClassVar[dict[str, tuple[str, ...]]] = {
         "dtype": ("auto", "float32", "bfloat16"),
         "load_format": ("auto", "dummy"),
-        "enforce_eager": (True, False),
-        "enable_prefix_caching": (True, False),
     }
+    FLAGS: ClassVar[tuple[str, ...]] = ("enforce_eager", "enable_prefix_caching")
 
     def __new__(cls, *_: Any, **settings: Any) -> EngineConfig:
         """Refuse unknown fields by name, before the generated __init__ sees them."""
@@ -94,7 +93,10 @@ class EngineConfig:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name, allowed in self.CHOICES.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        for name in self.FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.num_kvcache_blocks != -1 and self.num_kvcache_blocks < 1:
             raise ValueError(f"num_kvcache_blocks must be at least 1, or -1 to choose, got {self.num_kvcache_blocks}")
         if not 0 < as_number("gpu_memory_utilization", self.gpu_memory_utilization) <= 1:

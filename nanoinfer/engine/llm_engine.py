@@ -89,7 +89,7 @@ class LLMEngine:
         self._core = EngineCore(
             self.config, self._runner, time.perf_counter, "seconds", device, scheduler_cls, block_manager_cls
         )
-        self._unclaimed: list[Output] = []  # finished while `generate` waited for other requests
+        self._unclaimed: list[sequence.Sequence] = []  # finished, but nobody has their output yet
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +125,7 @@ class LLMEngine:
             prompts: texts or lists of token ids; a bare string is one prompt.
             sampling_params: one for all, or one for each prompt.
             record: return the Trace instead; its `outputs` is the same list.
-            on_step: called as on_step(trace, i) after each recorded step.
+            on_step: called as on_step(trace, i) after each step; implies `record`.
             use_tqdm: show a progress bar once the work has taken a second.
 
         Returns:
@@ -192,12 +192,11 @@ class LLMEngine:
         pending = {seq.seq_id for seq in batch}
         with tqdm(total=len(batch), desc="Generating", unit="request", delay=1, disable=not use_tqdm or None) as bar:
             while pending and not self._core.is_finished():
-                for seq in self._core.step():
-                    if seq.seq_id in pending:
-                        pending.remove(seq.seq_id)
-                        bar.update()
-                    else:
-                        self._unclaimed.append(self._output(seq))
+                self._unclaimed += self._core.step()
+                done = {seq.seq_id for seq in self._unclaimed} & pending
+                pending -= done
+                self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in done]
+                bar.update(len(done))
 
     # ---- by hand --------------------------------------------------------------------------
 
@@ -208,8 +207,9 @@ class LLMEngine:
     def step(self) -> list[Output]:
         """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing."""
         self._live_runner()
-        finished = [self._output(seq) for seq in self._core.step()]
-        finished, self._unclaimed = self._unclaimed + finished, []
+        self._unclaimed += self._core.step()
+        finished = [self._output(seq) for seq in self._unclaimed]
+        self._unclaimed = []
         if self._core.trace:
             self._core.trace.outputs.extend(finished)
         return finished

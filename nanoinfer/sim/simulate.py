@@ -34,7 +34,10 @@ class _SimulatedRunner:
         return self.now
 
     def run(self, plan: StepPlan) -> list[int]:
-        self.now += as_number("cost_model(plan)", self.cost_model(plan)) if self.cost_model else 1
+        cost = as_number("cost_model(plan)", self.cost_model(plan)) if self.cost_model else 1
+        if cost < 0:
+            raise ValueError(f"cost_model(plan) must not be negative, got {cost}")
+        self.now += cost
         return [self._token(row.seq.token_ids) if self._samples(row) else 0 for row in plan.rows]
 
     def _token(self, token_ids: list[int]) -> int:
