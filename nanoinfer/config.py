@@ -88,6 +88,15 @@ class EngineConfig:
         for name in (*self.AT_LEAST, "num_kvcache_blocks", "seed"):
             object.__setattr__(self, name, as_int(name, getattr(self, name)))  # frozen for callers; normalised here
         object.__setattr__(self, "eos", as_ints("eos", self.eos))
+        self._check_tables()
+        if self.num_kvcache_blocks != -1 and self.num_kvcache_blocks < 1:
+            raise ValueError(f"num_kvcache_blocks must be at least 1, or -1 to choose, got {self.num_kvcache_blocks}")
+        if not 0 < as_number("gpu_memory_utilization", self.gpu_memory_utilization) <= 1:
+            raise ValueError(f"gpu_memory_utilization must be in (0, 1], got {self.gpu_memory_utilization}")
+        if self.vocab_size is not None and as_int("vocab_size", self.vocab_size) < 1:
+            raise ValueError(f"vocab_size must be at least 1, got {self.vocab_size}")
+
+    def _check_tables(self) -> None:
         for name, least in self.AT_LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -97,12 +106,6 @@ class EngineConfig:
         for name in self.FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.num_kvcache_blocks != -1 and self.num_kvcache_blocks < 1:
-            raise ValueError(f"num_kvcache_blocks must be at least 1, or -1 to choose, got {self.num_kvcache_blocks}")
-        if not 0 < as_number("gpu_memory_utilization", self.gpu_memory_utilization) <= 1:
-            raise ValueError(f"gpu_memory_utilization must be in (0, 1], got {self.gpu_memory_utilization}")
-        if self.vocab_size is not None and as_int("vocab_size", self.vocab_size) < 1:
-            raise ValueError(f"vocab_size must be at least 1, got {self.vocab_size}")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON-ready values."""
