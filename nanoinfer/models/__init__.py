@@ -1,0 +1,1 @@
+"""Model definitions and checkpoint loading: everything that knows what a Qwen3 looks like."""
