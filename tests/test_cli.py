@@ -14,9 +14,7 @@ from nanoinfer.cli import main
 @pytest.fixture
 def trace_file(tmp_path):
     params = SamplingParams(max_tokens=5, ignore_eos=True)
-    trace = simulate(
-        [list(range(8)), list(range(100, 108))], params, kvcache_block_size=4, num_kvcache_blocks=5
-    )
+    trace = simulate([list(range(8)), list(range(100, 108))], params, kvcache_block_size=4, num_kvcache_blocks=5)
     path = tmp_path / "run.jsonl"
     trace.save(path)
     return path

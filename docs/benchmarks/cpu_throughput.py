@@ -1,9 +1,9 @@
 """Tokens per second of the shipped model on the CPU, against `transformers`' own `generate`.
 
 The work: 32 prompts of 8 to 512 tokens, `max_tokens` uniform in 16 to 256, greedy, ignoring the end token, float32.
-transformers gets them as one left-padded batch and runs until the longest is done; nanoinfer gets them as requests. Both
-are paid only for the tokens that were asked for. The two take turns in the same process with the same threads; the
-quoted ratio is the median over the rounds. Both must produce the same tokens, or nothing is reported.
+transformers gets them as one left-padded batch and runs until the longest is done; nanoinfer gets them as requests.
+Both are paid only for the tokens that were asked for. The two take turns in the same process with the same threads;
+the quoted ratio is the median over the rounds. Both must produce the same tokens, or nothing is reported.
 
 usage: python docs/benchmarks/cpu_throughput.py [--rounds N] [--threads N]
 """

@@ -36,7 +36,7 @@ SEED, SEQUENCES, STEPS = 0, 256, 200
 
 
 class _DropRecorderCalls(ast.NodeTransformer):
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:  # noqa: N802  # the name ast looks for
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:  # the name ast looks for
         call = node.value
         if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("self.recorder."):
             return ast.copy_location(ast.Pass(), node)

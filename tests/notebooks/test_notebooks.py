@@ -24,10 +24,8 @@ def path(request):
 def test_runs_from_top_to_bottom(path, tmp_path):
     """A cell that raises, an assertion among them, fails the test with the cell and its traceback."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}, store_widget_state=False
-    )
-    client.execute()
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where, store_widget_state=False).execute()
     assert all(cell.execution_count for cell in code_cells(notebook))
 
 
