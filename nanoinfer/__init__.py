@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nanoinfer.trace.compare import compare
     from nanoinfer.trace.trace import Trace
 
+__version__ = "0.1.0"
+
 _HOME = {
     "LLM": "nanoinfer.engine.llm_engine",
     "LLMEngine": "nanoinfer.engine.llm_engine",

@@ -10,10 +10,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from nanoinfer import __version__
 
 if TYPE_CHECKING:
     from nanoinfer.trace.trace import Trace
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nanoinfer", description="The inference engine that tells you why.")
-    parser.add_argument("--version", action="version", version=f"nanoinfer {version('nanoinfer')}")
+    parser.add_argument("--version", action="version", version=f"nanoinfer {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands)
     _add_generate(commands)

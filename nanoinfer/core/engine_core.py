@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from itertools import pairwise
 from typing import Any, Protocol
 
+from nanoinfer import __version__
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.interrupt import uninterrupted
@@ -177,7 +177,7 @@ class EngineCore:
             clock_unit=self._clock_unit,
             scheduler_cls=_qualified_name(self.scheduler),
             block_manager_cls=_qualified_name(self.scheduler.block_manager),
-            versions={"python": platform.python_version(), "nanoinfer": version("nanoinfer"), **(versions or {})},
+            versions={"python": platform.python_version(), "nanoinfer": __version__, **(versions or {})},
             device=self._device,
             initial=snapshot(self.scheduler),
         )

@@ -6,6 +6,8 @@ or DECODE; a reason it does not know is shown as it was recorded.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -55,8 +57,35 @@ class Lookup:
     evicted_at: int | None = None
 
 
-def explain(trace: Trace, i: int) -> str:
-    """Step `i` in sentences, one a line."""
+class History:
+    """When every hash was evicted and every sequence first preempted.
+
+    Whoever explains all steps of a long trace builds it once; otherwise every step would read all events.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.evictions: defaultdict[int, list[int]] = defaultdict(list)
+        self.first_preemption: dict[int, int] = {}
+        for event in events:
+            if event.kind == "evict_hash" and event.data:
+                self.evictions[event.data["hash"]].append(event.step)
+            elif event.kind == "preempt" and event.seq_id is not None:
+                self.first_preemption.setdefault(event.seq_id, event.step)
+
+    def last_eviction(self, block_hash: int | None, until: int) -> int | None:
+        """The last step up to `until` that evicted `block_hash`."""
+        steps = self.evictions.get(block_hash, []) if block_hash is not None else []
+        found = bisect_right(steps, until)
+        return steps[found - 1] if found else None
+
+    def preempted_before(self, seq_id: int, step: int) -> bool:
+        """Whether `seq_id` lost its blocks in a step before `step`."""
+        return self.first_preemption.get(seq_id, step) < step
+
+
+def explain(trace: Trace, i: int, history: History | None = None) -> str:
+    """Step `i` in sentences, one a line. `history` saves reading the events again for every step."""
+    history = history or History(trace.events)
     step, events = trace.steps[i], events_of_step(trace.events, i)
     admission = _sentence(ADMISSION, step.stop, _name(_head_at_stop(trace, step, events), step))
     preemptions = [_preemption(p) for p in step.preempted]
@@ -64,8 +93,8 @@ def explain(trace: Trace, i: int) -> str:
     sentences = [
         *_arrivals(events),
         _headline(trace, step),
-        *(_lookup(lookup) for lookup in lookups(trace, i) if trace.config.enable_prefix_caching),
-        *_returns(trace, step),
+        *(_lookup(lookup) for lookup in lookups(trace, i, history) if trace.config.enable_prefix_caching),
+        *_returns(step, history),
         *_dropped_samples(step),
         *([*preemptions, admission] if after_preemptions else [admission, *preemptions]),
         _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
@@ -74,26 +103,20 @@ def explain(trace: Trace, i: int) -> str:
     return "\n".join(sentence for sentence in sentences if sentence)
 
 
-def lookups(trace: Trace, i: int) -> list[Lookup]:
+def lookups(trace: Trace, i: int, history: History | None = None) -> list[Lookup]:
     """The prefix-cache lookups of the sequences admitted in step `i`, in order."""
+    history = history or History(trace.events)
     found = []
     for event in events_of_step(trace.events, i):
         if event.kind == "admit" and event.data and event.seq_id is not None:
             miss_hash, cached = event.data["miss_hash"], event.data["num_cached_tokens"]
-            evicted_at = _last_eviction(trace, miss_hash, i)
+            evicted_at = history.last_eviction(miss_hash, i)
             if miss_hash is None:
                 miss = MissReason.LAST_BLOCK
             else:
                 miss = MissReason.NEVER_CACHED if evicted_at is None else MissReason.EVICTED
             found.append(Lookup(event.seq_id, cached, miss, evicted_at))
     return found
-
-
-def _last_eviction(trace: Trace, block_hash: int | None, before: int) -> int | None:
-    evictions = (
-        e.step for e in trace.events if e.kind == "evict_hash" and e.step <= before and e.data == {"hash": block_hash}
-    )
-    return max(evictions, default=None)
 
 
 # ---- who was concerned --------------------------------------------------------------------
@@ -151,11 +174,10 @@ def _lookup(lookup: Lookup) -> str:
     return f"{found}; its next block was never cached."
 
 
-def _returns(trace: Trace, step: Step) -> list[str]:
+def _returns(step: Step, history: History) -> list[str]:
     """Who is admitted again after a preemption."""
     starts = {s for s, chunk in zip(step.columns.seq_id, step.columns.chunk, strict=True) if chunk and chunk[0] == 1}
-    victims = {e.seq_id for e in trace.events if e.kind == "preempt" and e.step < step.index}
-    back = sorted(starts & victims)
+    back = sorted(seq_id for seq_id in starts if history.preempted_before(seq_id, step.index))
     return [f"{_capital(_names(back))} {_plural(back, 'comes', 'come')} back after a preemption."] if back else []
 
 
