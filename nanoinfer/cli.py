@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from nanoinfer import __version__
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
+        print("nanoinfer: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
@@ -72,13 +74,17 @@ def _demo(arguments: argparse.Namespace) -> int:
     from nanoinfer.demo import SETTINGS, conversations
     from nanoinfer.trace.text import summary, text_timeline
 
+    _check_folder(arguments.out)
     settings = SETTINGS | {"policy": arguments.policy}
     if arguments.blocks is not None:
         settings["num_kvcache_blocks"] = arguments.blocks
     with LLM("tiny", **settings) as llm:
         trace = llm.chat(conversations(), SamplingParams(temperature=0, max_tokens=48), record=True)
     trace.save(arguments.out)
-    print("What the scheduler did (sequence:computed+scheduled, chunk i/n):\n")
+    print("What the scheduler did. In `ran`, 3:24+17 means sequence 3, 24 tokens computed before, 17 in this step, and")
+    print(
+        "(1/2) the first of two chunks; `why` is why nobody else was admitted; queues and free blocks are afterwards.\n"
+    )
     print(*text_timeline(trace), sep="\n")
     print("\nWhat the model said:\n")
     for conversation, output in zip(conversations(), trace.outputs, strict=True):
@@ -86,7 +92,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     print()
     print(*summary(trace), sep="\n")
     step = next((s.index for s in trace.steps if s.preempted), len(trace.steps) - 1)
-    print(f"\nWhy step {step} went as it did:\n  {trace.explain(step)}")
+    print(f"\nWhy step {step} went as it did:\n{indent(trace.explain(step), '  ')}")
     print(f"\nTrace written to {arguments.out}. Ask about any step: nanoinfer trace {arguments.out} --step {step}")
     return 0
 
@@ -102,6 +108,7 @@ def _add_generate(commands: Any) -> None:
     command.add_argument("prompts", nargs="*", metavar="PROMPT", help="one or more; without any, lines of stdin")
     command.add_argument("--model", default="tiny", help="directory, hub id or tiny (default: %(default)s)")
     command.add_argument("--chat", action="store_true", help="put each prompt through the model's chat template")
+    command.add_argument("--system", metavar="TEXT", help="with --chat: a system message in front of each prompt")
     command.add_argument(
         "--max-tokens", type=int, default=128, help="most new tokens per prompt (default: %(default)s)"
     )
@@ -117,7 +124,8 @@ def _add_generate(commands: Any) -> None:
 def _generate(arguments: argparse.Namespace) -> int:
     from nanoinfer import LLM, SamplingParams
 
-    prompts = arguments.prompts or [line.rstrip("\n") for line in sys.stdin]
+    _check_folder(arguments.trace)
+    prompts = arguments.prompts or _prompts_from_stdin()
     params = SamplingParams(
         temperature=arguments.temperature,
         top_k=arguments.top_k,
@@ -127,14 +135,34 @@ def _generate(arguments: argparse.Namespace) -> int:
     )
     with LLM(arguments.model, policy=arguments.policy) as llm:
         if arguments.chat:
-            trace = llm.chat([[{"role": "user", "content": prompt}] for prompt in prompts], params, record=True)
+            system = [{"role": "system", "content": arguments.system}] if arguments.system else []
+            chats = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
+            trace = llm.chat(chats, params, record=True)
         else:
             trace = llm.generate(prompts, params, record=True)
+    for prompt, output in zip(prompts, trace.outputs, strict=True):
+        if arguments.json:
+            print(json.dumps(output))
+        else:
+            print(f"--- {prompt}\n{output['text']}" if len(prompts) > 1 else output["text"])
     if arguments.trace:
         trace.save(arguments.trace)
-    for output in trace.outputs:
-        print(json.dumps(output) if arguments.json else output["text"])
     return 0
+
+
+def _prompts_from_stdin() -> list[str]:
+    if sys.stdin.isatty():
+        print("Prompts, one a line; end with Ctrl-D:", file=sys.stderr)
+    prompts = [line.strip() for line in sys.stdin if line.strip()]
+    if not prompts:
+        raise ValueError("no prompt: give one as an argument, or lines on stdin")
+    return prompts
+
+
+def _check_folder(path: Path | None) -> None:
+    """Find out before the work, not after it, that its result cannot be written."""
+    if path and not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 # ---- trace --------------------------------------------------------------------------------
@@ -159,6 +187,7 @@ def _trace(arguments: argparse.Namespace) -> int:
     if arguments.timeline:
         print(*text_timeline(trace), sep="\n")
     if arguments.perfetto:
+        _check_folder(arguments.perfetto)
         trace.to_perfetto(arguments.perfetto)
         print(f"Written to {arguments.perfetto}; open it at ui.perfetto.dev.", file=sys.stderr)
     if arguments.step is None and not arguments.timeline and not arguments.perfetto:

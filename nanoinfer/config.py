@@ -8,10 +8,9 @@ positions, `num_kvcache_blocks` from memory, `vocab_size`, `eos`) are filled in 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from nanoinfer.sampling_params import as_int, as_ints, as_number
+from nanoinfer.sampling_params import as_int, as_ints, as_number, refuse_unknown
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,7 @@ class EngineConfig:
 
     def __new__(cls, *_: Any, **settings: Any) -> EngineConfig:
         """Refuse unknown fields by name, before the generated __init__ sees them."""
-        known = [f.name for f in fields(cls)]
-        for name in settings:
-            if name not in known:
-                near = get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise TypeError(f"unknown setting {name!r}; did you mean {near!r}? Known settings: {', '.join(known)}")
+        refuse_unknown([f.name for f in fields(cls)], settings, "setting")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from operator import index
 from typing import Any
 
@@ -37,6 +38,14 @@ def as_number(field: str, value: object) -> float:
     return float(value)
 
 
+def refuse_unknown(known: list[str], given: Iterable[str], what: str) -> None:
+    """Raise TypeError for a name in `given` that is not in `known`, with the nearest known one."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise TypeError(f"unknown {what} {name!r}; did you mean {near!r}? Known: {', '.join(known)}")
+
+
 @dataclass(frozen=True)
 class SamplingParams:
     """Sampling and stopping rules of one request.
@@ -51,6 +60,7 @@ class SamplingParams:
         seed: of this request's own random numbers; None derives one from the engine's seed and the request id.
 
     Raises:
+        TypeError: an unknown field; the message names the nearest known one.
         ValueError: names the field, the value and what is allowed.
     """
 
@@ -61,6 +71,11 @@ class SamplingParams:
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     seed: int | None = None
+
+    def __new__(cls, *_: Any, **given: Any) -> SamplingParams:
+        """Refuse unknown fields by name, before the generated __init__ sees them."""
+        refuse_unknown([f.name for f in fields(cls)], given, "sampling parameter")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         checked = {

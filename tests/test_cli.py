@@ -69,6 +69,8 @@ def test_trace_exports_to_perfetto(trace_file, tmp_path, capsys):
         (["generate", "--model", "no/such/folder", "hello"], "no/such/folder"),
         (["demo", "--policy", "fair", "--out", "{file}.new"], "policy must be one of prefill_first, mixed"),
         (["lab", "--dir", "no-such-folder"], "no-such-folder"),
+        (["demo", "--out", "no-such-folder/x.jsonl"], "no folder no-such-folder"),
+        (["generate", "--trace", "no-such-folder/x.jsonl", "hello"], "no folder no-such-folder"),
     ],
 )
 def test_errors_are_one_line_and_exit_with_one(arguments, message, trace_file, capsys):
@@ -101,9 +103,9 @@ def test_generate_answers_a_chat_as_json(tmp_path, capsys):
 def test_generate_reads_prompts_from_stdin():
     command = [sys.executable, "-m", "nanoinfer", "generate", "--chat", "--temperature", "0"]
     result = subprocess.run(
-        command, input="What is 7 plus 5?\nWhat is 2 plus 3?\n", capture_output=True, text=True, check=True
+        command, input="What is 7 plus 5?\n\nWhat is 2 plus 3?\n", capture_output=True, text=True, check=True
     )
-    assert result.stdout == "7 plus 5 is 12.\n2 plus 3 is 5.\n"
+    assert result.stdout == "--- What is 7 plus 5?\n7 plus 5 is 12.\n--- What is 2 plus 3?\n2 plus 3 is 5.\n"
 
 
 def test_interrupt_exits_with_130():

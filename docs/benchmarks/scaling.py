@@ -88,11 +88,12 @@ KINDS = {"steady decode": steady_decode, "admit and finish": admit_and_finish, "
 def plot(results: dict[str, Any]) -> None:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
+    highest = max(max(values) for axis in ("pool", "queue") for values in results[axis].values())
     labels = {"pool": "blocks in the pool", "queue": "requests waiting"}
     for axes, axis in zip(panels, labels, strict=True):
         for (kind, values), marker in zip(results[axis].items(), "os^", strict=True):
             axes.plot(SIZES, values, marker=marker, label=kind)
-        axes.set(xscale="log", xlabel=labels[axis], ylim=(0, None))
+        axes.set(xscale="log", xlabel=labels[axis], ylim=(0, 1.1 * highest))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel(f"CPU time per step of {BATCH}\nsequences (microseconds)")
     panels[1].legend(frameon=False)

@@ -28,7 +28,7 @@ def check_token_ids(token_ids: Iterable[Any], vocab_size: int | None, field: str
     return ids
 
 
-def check_request(token_ids: list[int], params: SamplingParams, config: EngineConfig) -> None:
+def check_request(token_ids: list[int], params: SamplingParams, config: EngineConfig, name: str = "prompt") -> None:
     """Refuse a request that can never be served under `config`.
 
     The last sampled token never needs a KV slot, so a request fits if and only if
@@ -39,16 +39,16 @@ def check_request(token_ids: list[int], params: SamplingParams, config: EngineCo
         RefusedError: (a ValueError) TOO_LONG or NEVER_FITS with both numbers.
     """
     if not token_ids:
-        raise ValueError("prompt is empty; it needs at least one token")
-    check_token_ids(token_ids, config.vocab_size)
+        raise ValueError(f"{name} is empty; it needs at least one token")
+    check_token_ids(token_ids, config.vocab_size, name)
     check_token_ids(params.stop_token_ids, config.vocab_size, "stop_token_ids")
     length, limit = len(token_ids), config.max_model_len
     if length >= limit:
         raise RefusedError(
             RefusalReason.TOO_LONG,
             {"prompt": length, "max_model_len": limit},
-            f"the prompt has {length} tokens and max_model_len is {limit}, which leaves no room for a new token; "
-            "shorten the prompt or raise max_model_len",
+            f"{name} has {length} tokens and max_model_len is {limit}, which leaves no room for a new token; "
+            "shorten it, or raise max_model_len if the model has more positions",
         )
     tokens = min(length + params.max_tokens, limit) - 1
     needed, have = -(-tokens // config.kvcache_block_size), config.num_kvcache_blocks
@@ -56,7 +56,7 @@ def check_request(token_ids: list[int], params: SamplingParams, config: EngineCo
         raise RefusedError(
             RefusalReason.NEVER_FITS,
             {"needed": needed, "have": have},
-            f"{length} prompt tokens and up to {params.max_tokens} new ones need {needed} blocks of "
+            f"{name} of {length} tokens and up to {params.max_tokens} new ones need {needed} blocks of "
             f"{config.kvcache_block_size}, have {have}; raise num_kvcache_blocks or lower max_tokens",
         )
 
@@ -72,6 +72,8 @@ def one_per_prompt(
     """
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * len(prompts)
+    if not isinstance(params, (list, tuple)):
+        raise TypeError(f"sampling_params must be SamplingParams or a list of them, got {params!r}")
     each = list(params)
     if len(each) != len(prompts):
         raise ValueError(

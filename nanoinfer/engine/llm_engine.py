@@ -97,6 +97,10 @@ class LLMEngine:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._runner is None else f"{len(self._core.sequences)} live requests"
+        return f"<LLM {self.config.model!r} on {self.config.device}, {self.config.num_kvcache_blocks} blocks, {state}>"
+
     def close(self) -> None:
         """Give the model's and the cache's memory back. A second call does nothing."""
         runner, self._runner = self._runner, None
@@ -135,7 +139,9 @@ class LLMEngine:
             ValueError: a prompt or its parameters are refused. No prompt of the batch is queued then.
             KeyboardInterrupt: the batch is dropped, its blocks are free and the engine goes on.
         """
-        batch: Sequence[Any] = [prompts] if isinstance(prompts, str) else prompts
+        if not isinstance(prompts, Iterable):
+            raise ValueError(f"prompts must be a string, or a list of strings or lists of token ids, got {prompts!r}")
+        batch = [prompts] if isinstance(prompts, str) else list(prompts)
         requests = self._prepare([self._encode(prompt) for prompt in batch], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
 
@@ -162,7 +168,7 @@ class LLMEngine:
         Returns:
             as `generate` does; each output's "prompt" is the rendered template, what the model really saw.
         """
-        chats = [messages] if messages and isinstance(messages[0], dict) else messages
+        chats = _conversations(messages)
         rendered = [self._tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
@@ -190,13 +196,16 @@ class LLMEngine:
     def _run_until_done(self, batch: list[sequence.Sequence], use_tqdm: bool) -> None:
         """Step until every sequence of `batch` has finished (or was aborted by a callback)."""
         pending = {seq.seq_id for seq in batch}
-        with tqdm(total=len(batch), desc="Generating", unit="request", delay=1, disable=not use_tqdm or None) as bar:
+        most = sum(seq.sampling_params.max_tokens for seq in batch)
+        with tqdm(total=most, desc="Generating", unit="tok", delay=1, disable=not use_tqdm or None) as bar:
             while pending and not self._core.is_finished():
                 self._unclaimed += self._core.step()
                 done = {seq.seq_id for seq in self._unclaimed} & pending
                 pending -= done
                 self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in done]
-                bar.update(len(done))
+                if not bar.disable:
+                    bar.total = sum(_most_tokens(seq) for seq in batch)
+                    bar.update(sum(seq.num_completion_tokens for seq in batch) - bar.n)
 
     # ---- by hand --------------------------------------------------------------------------
 
@@ -271,13 +280,27 @@ class LLMEngine:
         """Check every request of a batch before any is queued."""
         self._live_runner()
         each = one_per_prompt(prompts, params)
-        for (token_ids, _), request_params in zip(prompts, each, strict=True):
-            check_request(token_ids, request_params, self.config)
+        for i, ((token_ids, _), request_params) in enumerate(zip(prompts, each, strict=True)):
+            check_request(token_ids, request_params, self.config, f"prompt {i}" if len(prompts) > 1 else "prompt")
         return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
     def _output(self, seq: sequence.Sequence) -> Output:
         return request_output(seq, self._tokenizer.decode(seq.completion_token_ids))
 
 
-class LLM(LLMEngine):
-    """The engine under its usual name."""
+def _most_tokens(seq: sequence.Sequence) -> int:
+    return seq.num_completion_tokens if seq.is_finished else seq.sampling_params.max_tokens
+
+
+def _conversations(messages: Sequence[Any]) -> list[list[dict[str, str]]]:
+    """One conversation or several, as a list of them. Raises ValueError for anything else."""
+    one = isinstance(messages, Sequence) and bool(messages) and isinstance(messages[0], dict)
+    chats = [messages] if one else messages
+    for chat in chats:
+        for message in chat:
+            if not isinstance(message, dict) or not isinstance(message.get("content"), str) or "role" not in message:
+                raise ValueError(f'a message is {{"role": ..., "content": text}}, got {message!r}')
+    return [list(chat) for chat in chats]
+
+
+LLM = LLMEngine  # one class, two names that readers know

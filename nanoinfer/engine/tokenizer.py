@@ -6,6 +6,7 @@ downloaded, and no special tokens are added that the text does not hold itself.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,9 +27,11 @@ class Tokenizer:
         from transformers import AutoTokenizer
 
         try:
-            return AutoTokenizer.from_pretrained(self.model_dir, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(self.model_dir, local_files_only=True)
         except Exception as error:  # anything from a JSON error to a missing package
             raise ValueError(f"cannot load the tokenizer in {self.model_dir}: {error}") from error
+        tokenizer.model_max_length = sys.maxsize  # the engine refuses long prompts itself, with the numbers
+        return tokenizer
 
     def encode(self, text: str) -> list[int]:
         """Token ids of text. Special tokens written out in the text become their ids; none are added.

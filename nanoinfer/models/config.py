@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 Json = Mapping[str, Any]
 
 
@@ -35,6 +37,11 @@ class Qwen3Config:
     tie_word_embeddings: bool
     dtype: str
     eos_token_ids: tuple[int, ...] = ()
+
+    def layer_bytes(self, dtype: torch.dtype) -> int:
+        """Bytes of the matrices of one decoder layer."""
+        attention = 2 * (self.num_attention_heads + self.num_key_value_heads) * self.head_dim
+        return self.hidden_size * (attention + 3 * self.intermediate_size) * dtype.itemsize
 
     @classmethod
     def from_dict(cls, raw: Json, generation: Json | None = None) -> Qwen3Config:

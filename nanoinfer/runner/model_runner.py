@@ -7,6 +7,7 @@ sampled tokens is the scheduler's `postprocess`.
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -22,7 +23,10 @@ from nanoinfer.runner import kv_cache
 from nanoinfer.runner.attention import make_backend
 from nanoinfer.runner.inputs import StepInputs, decode_inputs, prefill_inputs
 from nanoinfer.runner.sampler import Sampler
+from nanoinfer.runner.threads import one_thread
 
+CORE_CACHE_BYTES = 8 << 20  # a layer this small stays in a core's cache, so a second core has little to fetch
+SHORT_STEP_TOKENS = 64
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -104,11 +108,16 @@ class ModelRunner:
         """
         if not plan.rows:
             return []
-        with torch.inference_mode():
+        with torch.inference_mode(), self.threads(plan):
             inputs = self.prepare_decode(plan.rows) if plan.phase == "decode" else self.prepare_prefill(plan.rows)
             logits = self.forward(inputs)
             self.last_logits = {row.seq_id: logits[i] for i, row in enumerate(plan.rows)}
             return self.sampler.sample(logits, [row.seq for row in plan.rows])
+
+    def threads(self, plan: StepPlan) -> AbstractContextManager[None]:
+        """One thread for the short steps of a small model on the CPU: more would mostly wait for each other."""
+        small = self.device.type == "cpu" and self.model_config.layer_bytes(self.dtype) <= CORE_CACHE_BYTES
+        return one_thread() if small and plan.num_batched_tokens <= SHORT_STEP_TOKENS else nullcontext()
 
     def forward(self, inputs: StepInputs) -> Tensor:
         """Logits [rows, vocab_size] of each row's last token."""

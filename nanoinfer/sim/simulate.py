@@ -86,11 +86,11 @@ def simulate(
         TypeError: an unknown setting.
     """
     params = one_per_prompt(prompts, sampling_params)
-    requests = [check_token_ids(prompt, None) for prompt in prompts]
+    requests = [_checked_ids(prompt, i) for i, prompt in enumerate(prompts)]
     times = _checked_arrivals(arrivals, len(requests))
     settings = _sized(EngineConfig(**config, eos=_as_tuple(eos)), requests, params)
-    for prompt, request_params in zip(requests, params, strict=True):
-        check_request(prompt, request_params, settings)
+    for i, (prompt, request_params) in enumerate(zip(requests, params, strict=True)):
+        check_request(prompt, request_params, settings, f"prompt {i}")
 
     runner = _SimulatedRunner(token_fn, cost_model)
     unit = "seconds" if cost_model else "steps"
@@ -109,6 +109,12 @@ def simulate(
     trace = core.stop_trace()
     trace.outputs.extend(outputs[ids[i]] for i in range(len(requests)))
     return trace
+
+
+def _checked_ids(prompt: Any, i: int) -> list[int]:
+    if isinstance(prompt, (str, int)):
+        raise ValueError(f"prompt {i} must be a list of token ids (the simulator has no tokenizer), got {prompt!r}")
+    return check_token_ids(prompt, None, f"prompt {i}")
 
 
 def _as_tuple(eos: int | Sequence[int] | None) -> tuple[int, ...]:

@@ -49,11 +49,9 @@ class Comparison:
         if self.first_difference is None:
             return self.what
         i = self.first_difference
-        sides = [f"{name}: {t.explain(i) if i < len(t.steps) else 'has ended'}" for name, t in self._named()]
-        return "\n".join([f"The traces first differ at step {i}: {self.what}", *sides])
-
-    def _named(self) -> list[tuple[str, Trace]]:
-        return [("a", self.trace_a), ("b", self.trace_b)]
+        a, b = (t.explain(i) if i < len(t.steps) else "has ended" for t in (self.trace_a, self.trace_b))
+        sides = [f"in both: {a}"] if a == b else [f"in a: {a}", f"in b: {b}"]
+        return "\n".join([f"The traces first differ at step {i}. {self.what}", *sides])
 
 
 def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
@@ -62,6 +60,9 @@ def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
     Raises:
         ValueError: the traces are not of the same prompts in the same order.
     """
+    for trace in (trace_a, trace_b):
+        if not isinstance(trace, Trace):
+            raise TypeError(f"compare takes two traces, got {trace!r}; Trace.load(path) reads one from a file")
     prompts_a, prompts_b = ([r.prompt_token_ids for r in t.requests.values()] for t in (trace_a, trace_b))
     if prompts_a != prompts_b:
         raise ValueError(

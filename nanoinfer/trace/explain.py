@@ -27,8 +27,7 @@ ADMISSION: dict[str, Template] = {
         f"The token budget was used up ({o['batched']} of {o['limit']}), so {who} has to wait for the next step."
     ),
     "NO_BLOCKS": lambda o, who: (
-        f"Admission stopped at {who}: it needs {_count(o['needed'], 'free block')} and {_is(o['free'])} free. "
-        "Those behind it wait too (first come, first served)."
+        f"Admission stopped at {who}: it needs {_count(o['needed'], 'free block')} and {_is(o['free'])} free."
     ),
     "CHUNK_NOT_ALLOWED": lambda o, who: (
         f"Admission stopped at {who}: it needs {_count(o['needed'], 'token')} and {o['remaining']} were left in the "
@@ -87,7 +86,8 @@ def explain(trace: Trace, i: int, history: History | None = None) -> str:
     """Step `i` in sentences, one a line. `history` saves reading the events again for every step."""
     history = history or History(trace.events)
     step, events = trace.steps[i], events_of_step(trace.events, i)
-    admission = _sentence(ADMISSION, step.stop, _name(_head_at_stop(trace, step, events), step))
+    waiting = _waiting_at_stop(trace, step, events)
+    admission = [_sentence(ADMISSION, step.stop, _name(waiting[:1], step)), *_held_up(step, waiting[1:])]
     preemptions = [_preemption(p) for p in step.preempted]
     after_preemptions = step.stop.reason == StopReason.PREEMPTED_THIS_STEP
     sentences = [
@@ -96,7 +96,7 @@ def explain(trace: Trace, i: int, history: History | None = None) -> str:
         *(_lookup(lookup) for lookup in lookups(trace, i, history) if trace.config.enable_prefix_caching),
         *_returns(step, history),
         *_dropped_samples(step),
-        *([*preemptions, admission] if after_preemptions else [admission, *preemptions]),
+        *(preemptions + admission if after_preemptions else admission + preemptions),
         _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
         *_endings(events),
     ]
@@ -122,14 +122,13 @@ def lookups(trace: Trace, i: int, history: History | None = None) -> list[Lookup
 # ---- who was concerned --------------------------------------------------------------------
 
 
-def _head_at_stop(trace: Trace, step: Step, events: list[Event]) -> int | None:
-    """The head of `waiting` when admission ended: before this step's victims joined it."""
+def _waiting_at_stop(trace: Trace, step: Step, events: list[Event]) -> list[int]:
+    """`waiting` when admission ended: before this step's victims joined it."""
     moved = {e.seq_id for e in events if e.kind in ("run", "abort")}
     victims = {p.victim for p in step.preempted}
     before = trace.replay.at(step.index - 1).waiting
     arrived = [e.seq_id for e in events if e.kind == "arrive"]
-    candidates = (s for s in [*before, *arrived] if s not in moved and s not in victims)
-    return next((s for s in candidates if s is not None), None)
+    return [s for s in [*before, *arrived] if s is not None and s not in moved and s not in victims]
 
 
 def _left_out(trace: Trace, step: Step) -> list[int]:
@@ -181,6 +180,13 @@ def _returns(step: Step, history: History) -> list[str]:
     return [f"{_capital(_names(back))} {_plural(back, 'comes', 'come')} back after a preemption."] if back else []
 
 
+def _held_up(step: Step, behind: list[int]) -> list[str]:
+    """Who could perhaps have run, but stands behind a head that could not."""
+    if step.stop.reason not in (StopReason.NO_BLOCKS, StopReason.CHUNK_NOT_ALLOWED) or not behind:
+        return []
+    return [f"{_capital(_names(behind))} behind it {_plural(behind, 'waits', 'wait')} too: first come, first served."]
+
+
 def _dropped_samples(step: Step) -> list[str]:
     chunks = zip(step.columns.seq_id, step.columns.chunk, strict=True)
     unfinished = [seq_id for seq_id, chunk in chunks if chunk and chunk[0] < chunk[1]]
@@ -188,7 +194,7 @@ def _dropped_samples(step: Step) -> list[str]:
 
 
 def _preemption(p: Preemption) -> str:
-    cost = f"it gave back {_count(p.blocks, 'block')} and must compute {_count(p.tokens, 'token')} again"
+    cost = f"it gave back {_count(p.blocks, 'block')} and lost the keys and values of {_count(p.tokens, 'token')}"
     if p.rule == "self":
         need = f"Sequence {p.victim} needed a block, none was free and nobody ran behind it"
         return f"{need}, so it preempted itself: {cost}."
@@ -221,9 +227,10 @@ def _sentence(templates: dict[str, Template], stop: Stop, who: str) -> str:
 # ---- words --------------------------------------------------------------------------------
 
 
-def _name(seq_id: int | None, step: Step) -> str:
-    if seq_id is None:
+def _name(head: list[int], step: Step) -> str:
+    if not head:
         return "the next one"
+    (seq_id,) = head
     return f"{'the rest of ' if seq_id in step.columns.seq_id else ''}sequence {seq_id}"
 
 

@@ -15,7 +15,7 @@ def to_pandas(trace: Trace) -> dict[str, pd.DataFrame]:
     return {
         "steps": _steps(trace),
         "rows": _rows(trace),
-        "events": pd.DataFrame(trace.events, columns=list(Event._fields)),
+        "events": _nullable(pd.DataFrame(trace.events, columns=list(Event._fields)), "seq_id", "block_id"),
         "requests": pd.DataFrame([r.to_dict() for r in request_times(trace)]),
     }
 
@@ -54,5 +54,9 @@ def _rows(trace: Trace) -> pd.DataFrame:
     ]
     if not frames:
         return pd.DataFrame(columns=["step", *names])
-    rows = pd.concat(frames, ignore_index=True)
-    return rows.astype({"token_id": "Int64"})  # nullable: a dropped sample has no token
+    return _nullable(pd.concat(frames, ignore_index=True), "token_id")  # a dropped sample has none
+
+
+def _nullable(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Integers that may be missing stay integers."""
+    return frame.astype(dict.fromkeys(columns, "Int64"))

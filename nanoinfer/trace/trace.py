@@ -161,26 +161,41 @@ class Trace:
 
         to_perfetto(self, Path(path))
 
-    def timeline(self, **options: Any) -> Figure:
-        """Steps against sequences: who waited, prefilled, decoded, was preempted, finished."""
+    # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png").
+
+    def timeline(self, theme: str = "light", start: int | None = None, end: int | None = None) -> Figure:
+        """Steps against sequences: who waited, prefilled, decoded, was preempted, finished.
+
+        Args:
+            theme: "light" or "dark".
+            start: first step drawn, as in a slice.
+            end: first step not drawn any more.
+        """
         from nanoinfer.viz.timeline import timeline
 
-        return timeline(self, **options)
+        return timeline(self, theme, start, end)
 
-    def block_map(self, i: int, **options: Any) -> Figure:
-        """The physical blocks after step `i`."""
+    def block_map(self, i: int, theme: str = "light", select: int | None = None, by_owner: bool = False) -> Figure:
+        """The physical blocks after step `i`.
+
+        Args:
+            i: the step; negative counts from the end.
+            theme: "light" or "dark".
+            select: a sequence to highlight; its block table is drawn too.
+            by_owner: colour blocks by the sequence that holds them.
+        """
         from nanoinfer.viz.block_map import block_map
 
-        return block_map(self, self.step_index(i), **options)
+        return block_map(self, self.step_index(i), theme=theme, select=select, by_owner=by_owner)
 
-    def queues(self, i: int, **options: Any) -> Figure:
-        """Waiting and running before and after step `i`."""
+    def queues(self, i: int, theme: str = "light") -> Figure:
+        """`waiting` and `running` before and after step `i`, and why admission stopped."""
         from nanoinfer.viz.queues import queues
 
-        return queues(self, self.step_index(i), **options)
+        return queues(self, self.step_index(i), theme)
 
-    def budget(self, **options: Any) -> Figure:
-        """Tokens per step against the budget."""
+    def budget(self, theme: str = "light") -> Figure:
+        """Tokens per step against the budget, and KV blocks in use."""
         from nanoinfer.viz.budget import budget
 
-        return budget(self, **options)
+        return budget(self, theme)

@@ -258,6 +258,23 @@ def test_scheduler_add_refuses_what_add_request_refuses():
     assert len(scheduler.waiting) == 1
 
 
+@pytest.mark.parametrize(
+    ("lengths", "limits_", "expected"),
+    [
+        ((4, 4), limits(4, 8, B=8, M=2), "QUEUE_EMPTY"),
+        ((4, 4, 4), limits(4, 8, B=8, M=2), "MAX_SEQS scheduled=2 limit=2"),
+        ((4, 4, 9), limits(4, 3, B=8, M=3), "TOKEN_BUDGET batched=8 limit=8"),
+        ((4, 4, 9), limits(4, 4, B=9, M=3), "NO_BLOCKS needed=3 free=2"),
+        ((4, 4, 9), limits(4, 5, B=9, M=3), "CHUNK_NOT_ALLOWED needed=9 remaining=1"),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else None,
+)
+def test_reasons_are_tested_in_the_order_of_the_catalogue(lengths, limits_, expected):
+    """Each run meets its reason and the next one at once; the first is told."""
+    trace = simulate([prompt(n, i) for i, n in enumerate(lengths)], params(1), **limits_)
+    assert str(trace.steps[0].stop) == expected
+
+
 def test_the_token_after_the_last_chunk_is_the_first_completion():
     core = make_core(config(4, 8, B=4))
     core.add(prompt(10), params(3))

@@ -6,9 +6,10 @@ A failing run is named by its seed: `Driver(random_workload(random.Random(seed))
 import random
 
 import pytest
+from helpers import all_free, check_pool, make_core
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from workloads import VOCAB, Driver, Workload, random_workload
+from workloads import VOCAB, Driver, ShadowCache, Workload, random_workload
 
 from nanoinfer import BlockManager, EngineConfig, SamplingParams
 
@@ -75,6 +76,43 @@ def test_completions_are_the_same_under_both_policies_and_any_pressure(policy):
             salt=seed,
         )
         Driver(work).run()
+
+
+class Failing(Exception):
+    """What a forward pass raises when it fails."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_steps_that_fail_change_no_completion_and_leave_no_block_behind(when):
+    """A failing step is undone whether or not it had already written its KV; each request still gives its tokens."""
+    failures = 0
+    for seed in range(1000):
+        rng = random.Random(seed)
+        work = random_workload(rng)
+        cache = ShadowCache(work.config.num_kvcache_blocks * work.config.kvcache_block_size)
+
+        class Runner:
+            def run(self, plan, rng=rng, cache=cache, work=work):
+                if when == "before" and rng.random() < 0.2:
+                    raise Failing
+                cache.run(plan)
+                if when == "after" and rng.random() < 0.2:
+                    raise Failing
+                return [work.token(row.seq.token_ids) for row in plan.rows]
+
+        core = make_core(work.config, Runner())
+        for ids, p in zip(work.prompts, work.params, strict=True):
+            core.add(ids, p)
+        done = {}
+        while not core.is_finished():
+            try:
+                done |= {seq.seq_id: seq.completion_token_ids for seq in core.step()}
+            except Failing:
+                failures += 1
+            check_pool(core.scheduler)
+        assert done == {i: work.completion(i) for i in range(len(work.prompts))}, f"seed {seed}"
+        assert all_free(core.scheduler)
+    assert failures > 1000
 
 
 # ---- the same, shrinking to a smallest failing run ------------------------------------------

@@ -179,6 +179,15 @@ def test_a_seed_holds_beside_a_batch_mate_without_one(make_llm):
     assert len({tuple(run[1]) for run in runs}) > 1, "without a seed, each request draws anew"
 
 
+def test_a_seeded_request_draws_anew_in_every_step(llm, monkeypatch):
+    """B72: over equal logits only the draw decides, so a generator rebuilt each step would repeat one token."""
+    forward = llm._runner.forward
+    monkeypatch.setattr(llm._runner, "forward", lambda inputs: forward(inputs).zero_())
+    each = SamplingParams(max_tokens=12, ignore_eos=True, seed=42)
+    (output,) = llm.generate([prompt(5)], each, use_tqdm=False)
+    assert len(set(output["token_ids"])) > 6
+
+
 def test_an_engine_of_the_same_seed_repeats_itself(make_llm):
     """B62, B72: requests without a seed draw from the engine's and their id."""
     p = SamplingParams(max_tokens=6, ignore_eos=True)
@@ -256,6 +265,16 @@ def test_a_recorded_run_is_a_trace_whose_outputs_are_the_results(llm):
     assert trace.header.seed == llm.config.seed
     assert trace.header.config == llm.config.to_dict()
     assert all(step.timing["duration"] >= step.timing["run"] > 0 for step in trace.steps)
+
+
+def test_recording_twice_at_once_is_refused_before_anything_is_queued(llm):
+    trace = llm.start_trace()
+    with pytest.raises(RuntimeError, match="stop_trace"):
+        llm.generate([prompt(5)], params(2), record=True, use_tqdm=False)
+    assert llm.is_finished()
+    llm.generate([prompt(5)], params(2), use_tqdm=False)
+    assert llm.stop_trace() is trace
+    assert len(trace.steps) == 2, "an unrecorded call is part of the recording by hand"
 
 
 def test_a_warm_engine_records_the_state_it_starts_from(llm):

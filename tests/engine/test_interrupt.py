@@ -10,6 +10,14 @@ from helpers import all_free, check_pool, params, prompt
 from nanoinfer import LLM
 
 
+@pytest.fixture(autouse=True)
+def python_handles_sigint():
+    """Also where a shell has started the tests in the background, which makes them ignore Ctrl-C."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 def alone(llm, ids, p):
     """What a request gives when nothing goes wrong."""
     (output,) = llm.generate([ids], p, use_tqdm=False)
@@ -158,6 +166,17 @@ def test_an_interrupted_chunk_is_computed_again_and_counts_once(make_llm, monkey
         (4, 4, (2, 3)),
         (8, 2, (3, 3)),
     ]
+
+
+def test_ctrl_c_while_results_become_text_loses_none(llm, monkeypatch):
+    """Two requests by hand finish in one step, beside a batch or on their own; decoding the first is interrupted."""
+    for batch in ([prompt(5, 3)], []):
+        by_hand = [llm.add_request(prompt(4, tag), params(1)) for tag in (1, 2)]
+        with monkeypatch.context() as patch:
+            at_call(patch, llm._tokenizer, "decode", 1, raise_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                llm.generate(batch, params(3), use_tqdm=False) if batch else llm.step()
+        assert sorted(drain(llm)) == by_hand
 
 
 def test_an_error_in_the_forward_pass_comes_through_unchanged(llm, monkeypatch):

@@ -1,6 +1,12 @@
 """Text in and out: the chat template is rendered once and shown, and nothing is added to it."""
 
+import json
+from pathlib import Path
+
 from helpers import params
+
+import nanoinfer
+from nanoinfer.engine.tokenizer import Tokenizer
 
 CHAT = [{"role": "user", "content": "Who is Tom?"}]
 START = "<|im_start|>"
@@ -80,3 +86,25 @@ def test_a_trace_with_text_survives_a_round_trip(llm, tmp_path):
     trace = llm.chat([{"role": "user", "content": "Café 😀 ?"}], params(5), record=True, use_tqdm=False)
     trace.save(tmp_path / "t.jsonl.gz")
     assert Trace.load(tmp_path / "t.jsonl.gz") == trace
+
+
+def test_a_tokenizer_that_adds_a_start_token_by_itself_is_told_not_to(tmp_path):
+    """B90: the rendered template holds its start token already, and plain text asks for none."""
+    tiny = Path(nanoinfer.__file__).parent / "models" / "tiny"
+    settings = json.loads((tiny / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    tokenizer = json.loads((tiny / "tokenizer.json").read_text(encoding="utf-8"))
+    start, text = {"SpecialToken": {"id": START, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [start, text],
+        "pair": [start, text],
+        "special_tokens": {START: {"id": START, "ids": [4088], "tokens": [START]}},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    adding = Tokenizer(tmp_path)
+    assert adding._inner.encode("The cat")[0] == 4088, "left to itself it adds one"
+    assert 4088 not in adding.encode("The cat")
+    _, ids = adding.apply_chat_template(CHAT)
+    assert ids.count(4088) == 2
