@@ -7,7 +7,7 @@ through a method here; nothing is computed until it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,8 @@ from nanoinfer.trace.steps import Step
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from nanoinfer.explore.shell import Exploration
 
 OnStep = Callable[["Trace", int], None]
 
@@ -160,6 +162,40 @@ class Trace:
         from nanoinfer.trace.perfetto import to_perfetto
 
         to_perfetto(self, Path(path))
+
+    def explore(
+        self,
+        step: int = 0,
+        select: int | None = None,
+        theme: str = "auto",
+        tour: Sequence[tuple[int, int | None, str]] | None = None,
+        height: int | None = None,
+    ) -> Exploration:
+        """The interactive replay, as rich output that needs no kernel once it is shown.
+
+        Args:
+            step: where it opens; negative counts from the end.
+            select: a sequence to follow.
+            theme: "auto" follows the page around it; or "light", "dark".
+            tour: bookmarks (step, sequence to select or None, caption) with Back and Next.
+            height: of the frame in pixels; by default as high as its content.
+        """
+        from nanoinfer.explore.shell import explore
+
+        return explore(self, step, select, theme, tour, height)
+
+    def to_html(
+        self,
+        path: str | Path,
+        step: int = 0,
+        select: int | None = None,
+        theme: str = "auto",
+        tour: Sequence[tuple[int, int | None, str]] | None = None,
+    ) -> None:
+        """Write the interactive replay to `path` as one file that opens from disk, without a network."""
+        from nanoinfer.explore.shell import to_html
+
+        to_html(self, Path(path), step, select, theme, tour)
 
     # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png").
 

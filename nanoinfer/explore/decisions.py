@@ -1,0 +1,118 @@
+"""What each frame decided: tokens, why the loops ended, who was preempted, and the frames worth a visit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nanoinfer.explore.changes import counts, put_tuples
+from nanoinfer.explore.columns import Columns
+from nanoinfer.explore.frames import Frames
+from nanoinfer.reasons import Stop, StopReason
+from nanoinfer.trace.explain import History, explain
+from nanoinfer.trace.steps import Step
+from nanoinfer.trace.trace import Trace
+
+# Admission ended, but not because somebody was turned away.
+NOT_REFUSED = frozenset({StopReason.QUEUE_EMPTY, StopReason.PREEMPTED_THIS_STEP})
+
+
+class _Peak(NamedTuple):
+    """The fullest step of a frame: prefill and decode tokens, and how many steps into the frame it is."""
+
+    prefill: int
+    decode: int
+    offset: int
+
+
+def put_decisions(columns: Columns, trace: Trace, frames: Frames, start: int, end: int) -> None:
+    """Put the columns of frames `start` to `end - 1`."""
+    groups = [trace.steps[frames.first_step(f) : frames.end_step(f)] for f in range(start, end)]
+    put_tuples(columns, _Peak._fields, [_peak(group) for group in groups])
+    _put_strings(columns, "phase", [group[-1].phase for group in groups])
+    _put_strings(columns, "stop", [str(group[-1].stop) for group in groups])
+    _put_strings(columns, "decode_stop", [str(group[-1].decode_stop) for group in groups])
+    _put_preemptions(columns, groups)
+    before = trace.steps[frames.first_step(start) - 1] if start else None
+    columns.json("marks", _marks(groups, start, before))
+    columns.json("sentences", _sentences(trace, frames, start, end))
+
+
+def _peak(steps: list[Step]) -> _Peak:
+    peaks = []
+    for offset, step in enumerate(steps):
+        decode = step.columns.chunk.count(None)  # a decode row computes exactly one token
+        peaks.append(_Peak(step.num_batched_tokens - decode, decode, offset))
+    return max(peaks, key=lambda peak: peak.prefill + peak.decode)
+
+
+def _put_strings(columns: Columns, name: str, strings: list[str]) -> None:
+    """Put few different strings as numbers and a table."""
+    table = list(dict.fromkeys(strings))
+    index = {text: i for i, text in enumerate(table)}
+    columns.numbers(name, [index[text] for text in strings])
+    columns.json(f"{name}_table", table)
+
+
+def _put_preemptions(columns: Columns, groups: list[list[Step]]) -> None:
+    ends, records = [], []
+    for group in groups:
+        for step in group:
+            records += [(p.victim, p.on_behalf_of, p.blocks, p.tokens, int(p.rule == "self")) for p in step.preempted]
+        ends.append(len(records))
+    columns.numbers("preempted_count", counts(ends))
+    names = ("victim", "on_behalf_of", "blocks", "tokens", "self")
+    put_tuples(columns, [f"preempted_{name}" for name in names], records)
+
+
+def _marks(groups: list[list[Step]], start: int, before: Step | None) -> dict[str, list[int]]:
+    """Frames to jump to, by what happens in them."""
+    refused_before = before is not None and is_refusal(before.stop)
+    last = before.stop if refused_before and before else None
+    marks: dict[str, list[int]] = {"preemption": [], "hit": [], "refusal": []}
+    for frame, group in enumerate(groups, start):
+        tests: dict[str, Callable[[Step], bool]] = {"preemption": lambda s: bool(s.preempted), "hit": has_hit}
+        for name, test in tests.items():
+            if any(map(test, group)):
+                marks[name].append(frame)
+        for step in group:
+            refused = is_refusal(step.stop)
+            if refused and not _same_refusal(last, step.stop) and marks["refusal"][-1:] != [frame]:
+                marks["refusal"].append(frame)
+            last = step.stop if refused else None
+    return marks
+
+
+def is_refusal(stop: Stop) -> bool:
+    """Whether somebody who waited was not let in."""
+    return stop.reason not in NOT_REFUSED
+
+
+def _same_refusal(a: Stop | None, b: Stop) -> bool:
+    """The same reason and need again: the same sequence is still being turned away."""
+    return a is not None and a.reason == b.reason and a.operands.get("needed") == b.operands.get("needed")
+
+
+def has_hit(step: Step) -> bool:
+    """Whether a prefill starts behind tokens that the prefix cache held."""
+    c = step.columns
+    return any(cached and chunk and chunk[0] == 1 for cached, chunk in zip(c.num_cached, c.chunk, strict=True))
+
+
+def _sentences(trace: Trace, frames: Frames, start: int, end: int) -> list[str]:
+    if frames.size > 1:
+        return [_of_many(trace, frames, frame) for frame in range(start, end)]
+    history = History(trace.events)
+    return [explain(trace, i, history) for i in range(start, end)]
+
+
+def _of_many(trace: Trace, frames: Frames, frame: int) -> str:
+    """A frame of several steps in words: sums, and its fullest step."""
+    first, end = frames.first_step(frame), frames.end_step(frame)
+    steps = trace.steps[first:end]
+    peak = _peak(steps)
+    budget = trace.config.max_num_batched_tokens
+    full = f"Step {first + peak.offset} was the fullest: {peak.prefill + peak.decode} of {budget} budgeted tokens."
+    preempted, hits = sum(len(step.preempted) for step in steps), sum(map(has_hit, steps))
+    happened = [f"Preemptions: {preempted}. Steps with a prefix hit: {hits}."] if preempted or hits else []
+    return "\n".join([f"Steps {first} to {end - 1} as one frame.", full, *happened])

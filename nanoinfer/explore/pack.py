@@ -1,0 +1,130 @@
+"""A trace as a payload for the browser: everything the explorer shows, and nothing it can work out.
+
+    {"format": 1, "meta": {...}, "chunks": [{"start": 0, "end": 300, "layout": [...], "data": "..."}]}
+
+`meta` holds the settings, `initial` (the state before the first frame) and the tour. Each chunk holds
+frames `start` to `end - 1`; a live run appends chunks. `frames` says what a frame is. A chunk's `data`
+is one buffer of columns (see `columns`), which `layout` lists as [name, type, offset, bytes]:
+
+    prefill decode offset    tokens of a frame (of its fullest step, `offset` steps into the frame)
+    used                     blocks in use after it
+    phase stop decode_stop   numbers of strings in `<name>_table`
+    queue_*                  edits of the queues: which (0 waiting, 1 running), position, sequence; removals
+                             (position -1) come first, insertions go from left to right
+    table_*                  edits of block tables: the sequence keeps so many blocks and gains so many more,
+                             which stand one after the other in `table_block`
+    findable_block           a block that the prefix cache can find from now on, or ~block if no longer
+    changed_block            blocks that changed hands or lost their content
+    arrived_seq              who joined `waiting` before the step
+    ended_seq ended_reason   who finished or was aborted, and why
+    preempted_*              records: victim, on_behalf_of, blocks, tokens, self (1 if it was its own victim)
+    bar_*                    the timeline (see `bars`); a chunk's bars replace all that end at `start` or later
+    sequences                [{id, arrival, prompt_tokens, prompt, output}]
+    prompt_* sample_*        token ids by sequence: seq, count and ids, which may be cut; of the samples also
+                             first (position of the first one) and total (how many there were)
+    sentences                `trace.explain` of every frame
+    marks                    {"preemption", "hit", "refusal"}: frames to jump to
+
+Columns with a `<name>_count` are ragged: so many of their entries belong to each frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nanoinfer.explore.bars import put_bars
+from nanoinfer.explore.changes import Changes
+from nanoinfer.explore.columns import Columns
+from nanoinfer.explore.decisions import put_decisions
+from nanoinfer.explore.frames import MOST_FRAMES, Frames, frames_of
+from nanoinfer.explore.sequences import put_sequences
+from nanoinfer.trace.spans import KINDS
+from nanoinfer.trace.trace import Trace
+
+FORMAT = 1
+Bookmark = tuple[int, int | None, str]  # step, sequence to select, caption
+
+
+def pack(trace: Trace, tour: Sequence[Bookmark] | None = None, most_frames: int = MOST_FRAMES) -> dict[str, Any]:
+    """The payload of a finished recording.
+
+    Args:
+        trace: a recorded run.
+        tour: bookmarks in the order in which they are visited.
+        most_frames: above it, several steps become one frame.
+
+    Raises:
+        ValueError: a bookmark names a step or a sequence that the trace does not have.
+    """
+    packer = Packer(trace, frames_of(trace, most_frames).size)
+    payload = packer.header(checked_tour(trace, tour or ()))
+    payload["chunks"].append(packer.chunk())
+    return payload
+
+
+class Packer:
+    """Packs a trace that may still grow, chunk by chunk."""
+
+    def __init__(self, trace: Trace, size: int = 1) -> None:
+        self.trace = trace
+        self.size = size
+        self._changes = Changes(trace)
+        self._packed = 0  # frames
+
+    def header(self, tour: Sequence[Bookmark] = ()) -> dict[str, Any]:
+        """The payload without any chunk."""
+        config, initial = self.trace.config, self.trace.header.initial
+        meta = {
+            "num_blocks": len(initial.ref_counts),
+            "block_size": config.kvcache_block_size,
+            "budget": config.max_num_batched_tokens,
+            "policy": config.policy,
+            "model": self.trace.header.model or "simulated",
+            "steps_per_frame": self.size,
+            "bar_kinds": KINDS,
+            "initial": {
+                "waiting": initial.waiting,
+                "running": initial.running,
+                "tables": list(initial.block_tables.items()),
+                "findable": sorted(set(initial.hash_index.values())),
+            },
+            "tour": [{"step": step, "select": select, "caption": caption} for step, select, caption in tour],
+        }
+        return {"format": FORMAT, "meta": meta, "chunks": []}
+
+    def chunk(self) -> dict[str, Any]:
+        """The frames that came since the last call."""
+        trace, start = self.trace, self._packed
+        frames = Frames(len(trace.steps), self.size)
+        end = self._packed = frames.count
+        columns = Columns()
+        put_decisions(columns, trace, frames, start, end)
+        self._changes.put(columns, frames, start, end)
+        put_bars(columns, trace, frames, start)
+        put_sequences(columns, trace, trace.steps[start * self.size : frames.steps])
+        return {"start": start, "end": end, "steps": frames.steps, **columns.encode()}
+
+
+def checked_tour(trace: Trace, tour: Sequence[Bookmark]) -> list[Bookmark]:
+    """`tour` with every step counted from the start."""
+    checked: list[Bookmark] = []
+    for number, bookmark in enumerate(tour, 1):
+        step, select, caption = bookmark
+        try:
+            checked.append((trace.step_index(step), checked_sequence(trace, select), str(caption)))
+        except (IndexError, ValueError) as error:
+            raise ValueError(f"bookmark {number} of the tour: {error}") from error
+    return checked
+
+
+def checked_sequence(trace: Trace, seq_id: int | None) -> int | None:
+    """`seq_id` if the trace has such a sequence.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if seq_id is not None and seq_id not in trace.requests:
+        known = ", ".join(map(str, sorted(trace.requests)[:20])) or "none"
+        raise ValueError(f"no sequence {seq_id} in this trace; it has {known}")
+    return seq_id

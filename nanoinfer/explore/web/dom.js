@@ -1,0 +1,145 @@
+// ---- dom.js: elements, icons and canvases -----------------------------------------------------
+// Text only ever enters the page through `textContent` and attributes, never as markup.
+
+/**
+ * An element with attributes, listeners (`onclick: f`) and children. A child that is a string becomes text.
+ * @param {string} tag
+ * @param {Object<string, any>} [attributes] `text` sets the text, `false` and `null` leave an attribute out
+ * @param {...(Node|string|null)} children
+ * @returns {HTMLElement}
+ */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") element.textContent = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** Like `make`, for what takes the keyboard focus: JupyterLab would otherwise swallow arrows and space. */
+function makeControl(tag, attributes, ...children) {
+  return make(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+}
+
+const ICON_PATHS = {
+  first: "M3 3h2v10H3z M13 3v10L6 8z",
+  back: "M10.2 2.5 11.7 4 7.7 8l4 4-1.5 1.5L4.7 8z",
+  play: "M4.5 3l8 5-8 5z",
+  pause: "M4 3h3v10H4z M9 3h3v10H9z",
+  forward: "M5.8 2.5 4.3 4l4 4-4 4 1.5 1.5L11.3 8z",
+  last: "M3 3l7 5-7 5z M11 3h2v10h-2z",
+  minus: "M3.5 7.2h9v1.6h-9z",
+  plus: "M7.2 3.5h1.6v3.7h3.7v1.6H8.8v3.7H7.2V8.8H3.5V7.2h3.7z",
+  whole: "M2 4h1.6v8H2z M12.4 4H14v8h-1.6z M7 5L4 8l3 3V8.8h2V11l3-3-3-3v2.2H7z",
+};
+
+/** @param {keyof ICON_PATHS} name */
+function icon(name) {
+  const namespace = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(namespace, "svg");
+  const path = document.createElementNS(namespace, "path");
+  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" })) {
+    svg.setAttribute(key, value);
+  }
+  path.setAttribute("d", ICON_PATHS[name]);
+  path.setAttribute("fill", "currentColor");
+  svg.append(path);
+  return svg;
+}
+
+/** A button that shows an icon and is called `label`. */
+function iconButton(name, label, onclick, attributes = {}) {
+  return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
+}
+
+/**
+ * Sets an element's text where it differs, so that screen readers hear only what changed.
+ * @returns {boolean} whether it differed
+ */
+function setText(element, text) {
+  if (element.textContent === text) return false;
+  element.textContent = text;
+  return true;
+}
+
+/**
+ * Gives a canvas `width` x `height` CSS pixels at the screen's resolution, and an empty context in CSS pixels.
+ * @returns {CanvasRenderingContext2D}
+ */
+function sized(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
+}
+
+/**
+ * A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it.
+ */
+class LayeredCanvas {
+  constructor(attributes) {
+    this.canvas = make("canvas", { role: "img", ...attributes });
+    this.still = document.createElement("canvas");
+    this.key = "";
+    this.context = this.canvas.getContext("2d");
+  }
+
+  /**
+   * @param {number} width
+   * @param {number} height
+   * @param {Array} key everything that the slow layer depends on
+   * @param {(context: CanvasRenderingContext2D) => void} drawStill
+   * @returns {CanvasRenderingContext2D} on top of the slow layer
+   */
+  draw(width, height, key, drawStill) {
+    const all = [width, height, window.devicePixelRatio, ...key].join("|");
+    if (all !== this.key) {
+      this.key = all;
+      this.context = sized(this.canvas, width, height);
+      drawStill(sized(this.still, width, height));
+    }
+    const context = this.context;
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.still, 0, 0);
+    context.restore();
+    return context;
+  }
+}
+
+const CANVAS_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+
+/** Writes one line of text into a canvas. */
+function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
+  context.fillStyle = color;
+  context.font = `${weight} ${size}px ${CANVAS_FONT}`;
+  context.textAlign = align;
+  context.textBaseline = "middle";
+  context.fillText(text, x, y);
+}
+
+/** Where a pointer event happened, in CSS pixels from the element's top left corner. */
+function pointIn(element, event) {
+  const box = element.getBoundingClientRect();
+  return [event.clientX - box.left, event.clientY - box.top];
+}
+
+/** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... */
+function every(spacing, least) {
+  if (!(spacing > 0)) return Infinity;
+  for (let scale = 1; ; scale *= 10) {
+    for (const factor of [1, 2, 5]) if (factor * scale * spacing >= least) return factor * scale;
+  }
+}
+
+const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

@@ -1,0 +1,102 @@
+// ---- queues.js: waiting and running, before and after the step --------------------------------------------
+
+const MOST_CHIPS = 48;
+const DENSE_CHIPS = 24; // above it they are smaller
+
+/** @typedef {{name: string, label: string, leaving: boolean}} QueueRow */
+const QUEUE_ROWS = [
+  { name: "waiting", label: "before", leaving: true },
+  { name: "waiting", label: "after", leaving: false },
+  { name: "running", label: "before", leaving: true },
+  { name: "running", label: "after", leaving: false },
+];
+
+/** Four rows of chips; who leaves is struck through before, who enters is outlined after. */
+class Queues {
+  constructor(view, tooltip) {
+    this.view = view;
+    this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips" }), number: make("span", { class: "ni-number" }) }));
+    const groups = ["waiting", "running"].map((name) => this._group(name));
+    const key = make("div", { class: "ni-legend" }, ...queueLegend());
+    this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, make("h3", { text: "Queues, before and after the step" })), key, ...groups);
+    this.element.addEventListener("click", (event) => {
+      const chip = event.target.closest("[data-seq]");
+      if (chip) view.select(Number(chip.dataset.seq));
+    });
+    tooltip.follow(this.element, (_x, _y, event) => this.describe(event));
+    view.onDraw((state) => this.draw(state));
+  }
+
+  _group(name) {
+    const rows = this.rows.filter((row) => row.name === name);
+    const lines = rows.flatMap((row) => [make("div", { class: "ni-queue-label" }, make("b", { text: name }), row.label, row.number), row.chips]);
+    return make("div", { class: "ni-queue" }, ...lines);
+  }
+
+  draw(state) {
+    const { recording, fold } = this.view;
+    const before = fold.queuesBefore(state.frame);
+    const after = fold.at(state.frame);
+    this.moves = movesOf(recording, state.frame);
+    for (const row of this.rows) {
+      const [ids, others] = row.leaving ? [before[row.name], after[row.name]] : [after[row.name], before[row.name]];
+      this._drawRow(row, ids, new Set(others), state.selected);
+    }
+  }
+
+  _drawRow(row, ids, others, selected) {
+    setText(row.number, ids.length ? grouped(ids.length) : "");
+    row.chips.classList.toggle("ni-dense", ids.length > DENSE_CHIPS);
+    const chips = ids.slice(0, MOST_CHIPS).map((id) => this._chip(id, !others.has(id), row.leaving, id === selected));
+    if (!ids.length) chips.push(make("span", { class: "ni-muted", text: "empty" }));
+    const hidden = ids.slice(MOST_CHIPS);
+    if (hidden.length) {
+      const moved = hidden.filter((id) => !others.has(id)).length;
+      const verb = !row.leaving ? "entered" : moved === 1 ? "leaves" : "leave";
+      chips.push(make("span", { class: "ni-muted", text: `+${grouped(hidden.length)}${moved ? ` (${moved} of them ${verb})` : ""}` }));
+    }
+    row.chips.replaceChildren(...chips);
+  }
+
+  _chip(id, moved, leaving, selected) {
+    const classes = ["ni-chip"];
+    if (moved) classes.push(leaving ? "ni-leaves" : "ni-enters");
+    if (selected) classes.push("ni-selected");
+    const move = moved ? this.moves.get(id) ?? (leaving ? "leaves" : "enters") : null;
+    const sign = moved && leaving ? MOVE_SIGNS[move] : null;
+    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move }, make("span", { text: id }));
+    if (sign) chip.append(make("small", { text: sign }));
+    chip.append(make("span", { class: "ni-hidden", text: move ? ` (${move})` : "" }));
+    return chip;
+  }
+
+  describe(event) {
+    const chip = event.target.closest?.("[data-seq]");
+    if (!chip) return null;
+    const id = Number(chip.dataset.seq);
+    const { move } = chip.dataset;
+    return [`sequence ${id}${move ? `: ${move}` : ""}`, ...describeBars(this.view.recording, id, this.view.state.frame)];
+  }
+}
+
+const MOVE_SIGNS = { preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" };
+
+/** What happened to whoever moved in a frame: Map of sequence -> words. */
+function movesOf(recording, frame) {
+  const moves = new Map();
+  const [first, end] = recording.range("ended", frame);
+  for (const id of recording.entries("arrived", "seq", frame)) moves.set(id, "arrived");
+  for (const id of recording.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");
+  const own = recording.entries("preempted", "self", frame);
+  recording.entries("preempted", "victim", frame).forEach((id, i) => moves.set(id, own[i] ? "preempted by itself" : "preempted"));
+  for (let i = first; i < end; i++) {
+    const reason = recording.endedReason[i];
+    moves.set(recording.column.ended_seq[i], reason === "abort" ? "aborted" : `finished, ${reason}`);
+  }
+  return moves;
+}
+
+function queueLegend() {
+  const entry = (classes, text) => make("span", {}, make("span", { class: `ni-chip ${classes}`, text: "7" }), text);
+  return [entry("ni-enters", "enters"), entry("ni-leaves", "leaves"), make("span", { text: "front at the left" })];
+}

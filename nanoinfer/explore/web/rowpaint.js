@@ -1,0 +1,158 @@
+// ---- rowpaint.js: the bars of the timeline and its axis ----------------------------------------------------
+
+const DRAW_ORDER = ["waiting", "decode", "prefill", "hit", "preempted", "finished"]; // rare states last
+const SHARE = { waiting: 0.2, decode: 0.5 }; // of the row; all others are as tall as it
+const HIT_SHARE = 0.42; // of the first chunk's cell: a hit takes no time of its own
+const NAME_HEIGHT = 13; // px of a row's name
+
+/** Draws the rows that are scrolled into view. */
+function drawRows(context, timeline, scrollTop) {
+  const { rows, view, scale } = timeline;
+  const first = Math.max(0, Math.floor(scrollTop / rows.height));
+  const last = Math.min(rows.ids.length, Math.ceil((scrollTop + rows.room) / rows.height));
+  drawBands(context, timeline, first, last, scrollTop);
+  context.save();
+  context.beginPath();
+  context.rect(scale.left - 0.5, 0, scale.right - scale.left + 3, rows.room);
+  context.clip();
+  const painter = new BarPainter(context, scale, rows.height, view.colors);
+  for (const kind of DRAW_ORDER) {
+    for (let row = first; row < last; row++) painter.paint(view.recording.bars, rows.ids[row], kind, row * rows.height - scrollTop);
+    painter.fill(kind);
+  }
+  context.restore();
+}
+
+/** A faint band behind every other group of rows. */
+function drawBands(context, { rows, view, scale }, first, last, scrollTop) {
+  const group = every(rows.height, NAME_HEIGHT);
+  context.fillStyle = view.colors.surface;
+  for (let row = first - (first % (2 * group)); row < last; row += 2 * group) {
+    context.fillRect(scale.left, row * rows.height - scrollTop, scale.right - scale.left, Math.min(group, rows.ids.length - row) * rows.height);
+  }
+}
+
+/** The name of the selected row, and of as many others as fit. */
+function drawNames(context, { rows, view }, selected, scrollTop) {
+  const group = every(rows.height, NAME_HEIGHT);
+  const middle = (row) => clamp((row + 0.5) * rows.height - scrollTop, NAME_HEIGHT / 2, rows.room - NAME_HEIGHT / 2);
+  const name = (row, color, weight) => write(context, `seq ${rows.ids[row]}`, GUTTER - 8, middle(row), { color, align: "right", weight });
+  const own = rows.ids.indexOf(selected);
+  const [first, last] = [Math.floor(scrollTop / rows.height), (scrollTop + rows.room) / rows.height];
+  for (let row = Math.ceil(first / group) * group; row < Math.min(last, rows.ids.length); row += group) {
+    if (own < 0 || Math.abs(row - own) * rows.height >= NAME_HEIGHT) name(row, view.colors.muted, "");
+  }
+  if (own >= first && own < last) name(own, view.colors.ink, "bold");
+}
+
+/** Collects the bars of one kind into a path and fills it at once. */
+class BarPainter {
+  constructor(context, scale, rowHeight, colors) {
+    Object.assign(this, { context, scale, rowHeight, colors });
+    this.bar = rowHeight - (rowHeight > 10 ? 4 : rowHeight > 5 ? 2 : rowHeight > 3 ? 1 : 0); // px of a full bar
+    this.splits = scale.step >= 6; // else a hit is put before the cell that it has no room in
+    this.path = new Path2D();
+    this.labels = [];
+  }
+
+  paint(bars, id, kind, rowTop) {
+    const { from, to } = this.scale;
+    const wanted = bars.kinds.indexOf(kind);
+    const height = Math.max(1, this.bar * (SHARE[kind] ?? 1));
+    const y = rowTop + (this.rowHeight - height) / 2;
+    const [first, end] = bars.of.get(id);
+    let run = null; // bars of long runs that touch within a pixel are drawn as one
+    for (let i = Math.max(first, bars.firstAfter(id, from) - MOST_OVERLAP); i < end && bars.start[i] < to; i++) {
+      if (bars.kind[i] !== wanted || bars.start[i] + bars.length[i] < from) continue;
+      const [left, right] = this._extent(bars, i, kind);
+      if (run && left - run[1] < (kind === "decode" || kind === "waiting" ? 1 : 0) && this.scale.step < 1) run[1] = Math.max(right, run[1]);
+      else {
+        if (run) this._add(kind, run, y, height);
+        run = [left, right];
+      }
+      if (this.rowHeight >= 13 && (kind === "prefill" || kind === "hit")) this._label(bars.tokens[i], left, right, rowTop);
+    }
+    if (run) this._add(kind, run, y, height);
+  }
+
+  /** Left and right edge, at least a pixel apart. */
+  _extent(bars, i, kind) {
+    const { scale } = this;
+    let left = scale.x(bars.start[i]);
+    let right = scale.x(bars.start[i] + bars.length[i]);
+    const afterHit = i > 0 && bars.kinds[bars.kind[i - 1]] === "hit" && bars.start[i - 1] === bars.start[i] && bars.seq[i - 1] === bars.seq[i];
+    if (kind === "hit") [left, right] = this.splits ? [left, left + HIT_SHARE * scale.step] : [left - 3, left];
+    else if (kind === "prefill" && afterHit && this.splits) left += HIT_SHARE * scale.step;
+    else if (kind === "finished") left = right - 2;
+    return [left, Math.max(right, left + 1)];
+  }
+
+  _add(kind, [left, right], y, height) {
+    const hairline = kind === "prefill" && this.scale.step > 4 ? 1 : 0; // between chunks
+    if (kind === "hit") this.path.rect(left + 0.5, y + 0.5, Math.max(1, right - left - 1), height - 1);
+    else this.path.rect(left, y, Math.max(1, right - left - hairline), height);
+  }
+
+  _label(tokens, left, right, rowTop) {
+    if (right - left >= 6.2 * `${tokens}`.length + 3) this.labels.push([`${tokens}`, (left + right) / 2, rowTop + this.rowHeight / 2 + 0.5]);
+  }
+
+  fill(kind) {
+    const { context, colors, path } = this;
+    if (kind === "hit" || kind === "preempted") {
+      const color = kind === "hit" ? colors.prefill : colors.preempted;
+      context.fillStyle = colors.background;
+      context.fill(path);
+      if (kind === "preempted") {
+        context.fillStyle = hatching(context, color);
+        context.fill(path);
+      }
+      context.strokeStyle = color;
+      context.lineWidth = this.rowHeight < 8 ? 0.6 : 1;
+      context.stroke(path);
+    } else {
+      context.fillStyle = colors[kind];
+      context.fill(path);
+    }
+    const ink = kind === "prefill" ? inkOn(colors.prefill) : colors.prefill;
+    for (const [text, x, y] of this.labels) write(context, text, x, y, { color: ink, size: 10, align: "center" });
+    this.path = new Path2D();
+    this.labels = [];
+  }
+}
+
+/** Ticks with step numbers, and the cursor's step in place of whatever it would cover. */
+function drawAxis(context, scale, view) {
+  const { colors, recording, state } = view;
+  const [left, right] = cursorLabel(scale, state.frame, recording);
+  context.fillStyle = colors.hairline;
+  context.fillRect(scale.left, 0.5, scale.right - scale.left, 1);
+  const apart = every(scale.step / recording.size, 62); // steps
+  const first = Math.ceil((scale.from * recording.size) / apart) * apart;
+  for (let step = first; step <= Math.min(scale.to * recording.size, recording.steps - 1); step += apart) {
+    const x = scale.x((step + 0.5) / recording.size);
+    context.fillStyle = colors.hairline;
+    context.fillRect(Math.round(x), 1, 1, 4);
+    const half = 3.6 * grouped(step).length + 3;
+    if (x + half < left || x - half > right) write(context, grouped(step), x, 12, { color: colors.muted, align: "center" });
+  }
+  drawCursorLabel(context, [left, right], view);
+  write(context, "step", GUTTER - 8, 12, { color: colors.muted, align: "right" });
+}
+
+/** Left and right edge of the cursor's label; out of sight where the cursor is. */
+function cursorLabel(scale, frame, recording) {
+  const x = scale.x(frame + 0.5);
+  if (x < scale.left - 1 || x > scale.right + 1) return [-1e4, -1e4];
+  const width = 7 * grouped(recording.lastStep(frame)).length + 8;
+  const left = clamp(x - width / 2, 0, scale.right + EDGE - width);
+  return [left, left + width];
+}
+
+function drawCursorLabel(context, [left, right], { colors, recording, state }) {
+  context.fillStyle = colors.ink;
+  context.beginPath();
+  context.roundRect(left, 3, right - left, 16, 4);
+  context.fill();
+  write(context, grouped(recording.lastStep(state.frame)), (left + right) / 2, 11.5, { color: colors.background, align: "center", weight: "bold" });
+}

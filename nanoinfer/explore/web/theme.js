@@ -1,0 +1,76 @@
+// ---- theme.js: light or dark, and the colours of both -----------------------------------------
+// PALETTES, OWNERS and CSS are written in front of this file by Python, from nanoinfer.viz.theme.
+
+/** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. */
+function surroundingTheme() {
+  for (const body of surroundingBodies()) {
+    if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
+    if (body.dataset.vscodeThemeKind) return body.dataset.vscodeThemeKind.includes("light") ? "light" : "dark";
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** This page's body and, where it may be looked at, that of the page around it. */
+function surroundingBodies() {
+  const bodies = [document.body];
+  try {
+    if (window.parent !== window && window.parent.document.body) bodies.push(window.parent.document.body);
+  } catch {
+    // a page of another origin: its theme is not ours to read
+  }
+  return bodies;
+}
+
+/**
+ * Calls `onChange` whenever the surroundings switch their theme.
+ * @returns {() => void} stops watching
+ */
+function watchTheme(onChange) {
+  const observer = new MutationObserver(onChange);
+  const attributeFilter = ["data-jp-theme-light", "data-vscode-theme-kind"];
+  for (const body of surroundingBodies()) observer.observe(body, { attributes: true, attributeFilter });
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  query.addEventListener("change", onChange);
+  return () => {
+    observer.disconnect();
+    query.removeEventListener("change", onChange);
+  };
+}
+
+/** Colours `root` and everything in it. */
+function applyTheme(root, name) {
+  root.dataset.theme = name;
+  root.style.colorScheme = name;
+  for (const [key, value] of Object.entries(PALETTES[name])) root.style.setProperty(`--${key}`, value);
+  root.style.setProperty("--owners", OWNERS.map((color, i) => `${color} ${(100 * i) / OWNERS.length}% ${(100 * (i + 1)) / OWNERS.length}%`).join(", "));
+}
+
+/** Relative luminance of a #rrggbb colour. */
+function luminance(color) {
+  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
+  const linear = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}
+
+/** Black or white, whichever reads better on `fill`. */
+const inkOn = (fill) => (luminance(fill) > 0.179 ? "#0b0d10" : "#ffffff");
+
+/** The hatching of a preempted bar. */
+function hatching(context, color) {
+  const ratio = window.devicePixelRatio || 1;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = Math.max(2, Math.round(5 * ratio));
+  const side = tile.width;
+  const pen = tile.getContext("2d");
+  pen.strokeStyle = color;
+  pen.lineWidth = 1.3 * ratio;
+  for (const shift of [-side, 0, side]) {
+    pen.beginPath();
+    pen.moveTo(shift - 1, side + 1);
+    pen.lineTo(shift + side + 1, -1);
+    pen.stroke();
+  }
+  const pattern = context.createPattern(tile, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern;
+}

@@ -1,0 +1,119 @@
+// ---- timeline.js: one row per sequence over steps ----------------------------------------------------
+
+const AXIS = 20; // px
+
+/** The scrolling rows with the step axis under them. */
+class Timeline {
+  constructor(view, tooltip) {
+    this.view = view;
+    this.rows = new Rows(view);
+    this.layers = new LayeredCanvas({ class: "ni-rows" });
+    this.canvas = this.layers.canvas;
+    this.filler = make("div", { class: "ni-filler" }, this.canvas);
+    this.scroller = makeControl("div", { class: "ni-scroller", tabindex: 0, role: "group", "aria-label": TIMELINE_HELP }, this.filler);
+    this.axis = make("canvas", { class: "ni-axis", "aria-hidden": "true" });
+    this.element = make("div", { class: "ni-canvas" }, this.scroller, this.axis);
+    this.heading = make("h3");
+    this.scroller.addEventListener("scroll", () => view.repaint());
+    tooltip.follow(this.canvas, (x, y) => this.describe(x, y));
+    listenToTimeline(this, view);
+    view.onDraw((state) => this.draw(state));
+  }
+
+  draw(state) {
+    const { recording, colors } = this.view;
+    this.rows.update(state);
+    const { ids, height, room } = this.rows;
+    this.scroller.style.height = `${room}px`;
+    this.filler.style.height = `${Math.max(ids.length * height, room)}px`;
+    this._keepInView(state);
+    const width = this.scroller.clientWidth;
+    this.scale = new Scale(this.element.clientWidth, state.from, state.to);
+    const top = this.scroller.scrollTop;
+    const key = [state.theme, state.from, state.to, top, this.rows.key];
+    const context = this.layers.draw(width, room, key, (still) => drawRows(still, this, top));
+    drawNames(context, this, state.selected, top);
+    this._drawSelected(context, state, top);
+    drawCursor(context, this.scale, state.frame, 0, Math.min(room, ids.length * height - top), colors.ink);
+    drawAxis(sized(this.axis, this.element.clientWidth, AXIS), this.scale, this.view);
+    setText(this.heading, `Timeline: ${counted(ids.length, "sequence")}${ids.length * height > room ? ", scroll for more" : ""}`);
+    this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${recording.nameOfRange(0, recording.frames - 1)}`);
+  }
+
+  /** Scrolls to a new selection, and to somebody alive at a new cursor where nobody in view is. */
+  _keepInView({ selected, frame }) {
+    const { rows, scroller } = this;
+    const isNew = selected !== this.shown || rows.key !== this.shownIn;
+    if (isNew && rows.ids.includes(selected)) this._scrollTo(rows.ids.indexOf(selected));
+    else if ((isNew || frame !== this.shownAt) && rows.ids.length * rows.height > rows.room) {
+      const alive = ({ first, last }) => first <= frame && frame < last;
+      const top = Math.floor(scroller.scrollTop / rows.height);
+      const inView = rows.listed.slice(top, top + Math.floor(rows.room / rows.height));
+      if (!inView.some(alive)) this._scrollTo(rows.listed.findIndex(alive));
+    }
+    Object.assign(this, { shown: selected, shownIn: rows.key, shownAt: frame });
+  }
+
+  _scrollTo(row) {
+    const { height, room } = this.rows;
+    const { scrollTop } = this.scroller;
+    if (row < 0) return;
+    if (row * height < scrollTop) this.scroller.scrollTop = (row - 2) * height;
+    else if ((row + 1) * height > scrollTop + room) this.scroller.scrollTop = (row + 3) * height - Math.min(room, 6 * height);
+  }
+
+  _drawSelected(context, { selected }, top) {
+    const row = this.rows.ids.indexOf(selected);
+    if (row < 0) return;
+    const { colors } = this.view;
+    const y = row * this.rows.height - top;
+    context.strokeStyle = colors.ink;
+    context.lineWidth = 1.4;
+    context.strokeRect(GUTTER - 1, y - 0.5, this.scale.right - GUTTER + 2, this.rows.height);
+  }
+
+  /** The sequence in the row at `y`, or null. */
+  rowAt(y) {
+    return this.rows.ids[Math.floor((y + this.scroller.scrollTop) / this.rows.height)] ?? null;
+  }
+
+  describe(x, y) {
+    const { recording } = this.view;
+    const id = this.rowAt(y);
+    if (id === null) return null;
+    const frame = this.scale.hit(x, recording.frames);
+    if (frame === null) return [`sequence ${id}`];
+    return [`sequence ${id}, ${recording.nameOf(frame)}`, ...describeBars(recording, id, frame)];
+  }
+}
+
+const TIMELINE_HELP = "Timeline. Up and down select a sequence; plus and minus zoom, 0 shows the whole run.";
+
+/** What a sequence did in a frame, a line each. */
+function describeBars(recording, id, frame) {
+  const bars = recording.bars.covering(id, frame);
+  if (!bars.length) return isBetween(recording, id, frame) ? ["running, not in this batch"] : ["not in the engine"];
+  return bars.map((bar) => describeBar(bar, recording));
+}
+
+function isBetween(recording, id, frame) {
+  const { first, last } = recording.bars.summary(id);
+  return first <= frame && frame < last;
+}
+
+/** @param {Bar} bar */
+function describeBar(bar, recording) {
+  const during = bar.end - bar.start > 1 ? ` (${recording.nameOfRange(bar.start, bar.end - 1)})` : "";
+  const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
+  const range = recording.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
+  const chunk = bar.chunks > 1 ? `, chunk ${bar.chunk} of ${bar.chunks}` : "";
+  switch (bar.kind) {
+    case "prefill": return `prefill of ${counted(bar.tokens, "token")}${range}${chunk}${times}`;
+    case "decode": return `decode, one token a step${during}`;
+    case "hit": return `prefix-cache hit: ${counted(bar.tokens, "token")} found${times}`;
+    case "preempted": return `preempted, waits to be computed again${during}${times}`;
+    default: return `${bar.kind}${during}`;
+  }
+}
+
+const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);

@@ -1,0 +1,28 @@
+// ---- tour.js: bookmarks with captions -------------------------------------------------------------------------------------
+
+/** A caption with Back and Next; each place sets the step and the selection. */
+class Tour {
+  constructor(view) {
+    this.view = view;
+    this.stops = view.recording.meta.tour;
+    this.caption = make("p", { class: "ni-caption", "aria-live": "polite" });
+    this.place = make("span", { class: "ni-muted" });
+    this.back = makeControl("button", { type: "button", class: "ni-button", text: "Back", onclick: () => this.visit(view.state.bookmark - 1) });
+    this.next = makeControl("button", { type: "button", class: "ni-button ni-primary", text: "Next", onclick: () => this.visit(view.state.bookmark + 1) });
+    this.element = make("div", { class: "ni-tour", role: "group", "aria-label": "Guided tour", hidden: !this.stops.length }, this.caption, make("div", { class: "ni-tour-buttons" }, this.place, this.back, this.next));
+    if (this.stops.length) view.onDraw((state) => this.draw(state));
+  }
+
+  visit(number) {
+    const stop = this.stops[number];
+    if (!stop) return;
+    this.view.set({ bookmark: number, frame: this.view.recording.frameOf(stop.step), selected: stop.select });
+  }
+
+  draw({ bookmark }) {
+    setText(this.caption, this.stops[bookmark].caption);
+    setText(this.place, `${bookmark + 1} of ${this.stops.length}`);
+    setDisabled(this.back, bookmark === 0);
+    setDisabled(this.next, bookmark === this.stops.length - 1);
+  }
+}

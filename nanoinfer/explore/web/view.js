@@ -1,0 +1,174 @@
+// ---- view.js: what is looked at, and who repaints when it changes --------------------------------
+
+const SAVE_AFTER = 120; // ms without a change before the step is reported to the model
+
+/**
+ * What one explorer shows. Every field changes through `View.set`.
+ * @typedef {Object} ViewState
+ * @property {number} frame the cursor
+ * @property {number|null} selected a sequence
+ * @property {number} from first frame of the zoom window
+ * @property {number} to first frame behind it
+ * @property {"arrival"|"finish"|"preemptions"} sort
+ * @property {boolean} activeOnly only rows of sequences that are alive at the cursor
+ * @property {boolean} byOwner blocks coloured by sequence
+ * @property {boolean} table the step as a table
+ * @property {boolean} playing
+ * @property {number} speed frames a second
+ * @property {number} bookmark place in the tour
+ * @property {"light"|"dark"} theme
+ */
+
+/** The state of one explorer. Parts register `draw` functions, called once an animation frame at most. */
+class View {
+  /** @param {Recording} recording */
+  constructor(recording, model, root) {
+    this.root = root;
+    this.recording = recording;
+    this.fold = new Fold(recording);
+    this.model = model;
+    this.drawers = [];
+    this.request = 0;
+    this.saveTimer = 0;
+    /** @type {ViewState} */
+    this.state = {
+      frame: 0, selected: null, from: 0, to: Math.max(1, recording.frames), sort: "arrival", activeOnly: false,
+      byOwner: false, table: false, playing: false, speed: 8, bookmark: 0, theme: "light",
+    };
+  }
+
+  /** Colours of the current theme. */
+  get colors() {
+    return PALETTES[this.state.theme];
+  }
+
+  onDraw(draw) {
+    this.drawers.push(draw);
+  }
+
+  /** @param {Partial<ViewState>} change */
+  set(change) {
+    const next = { ...this.state, ...change };
+    next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.recording.frames - 1));
+    if ("frame" in change && !("from" in change)) keepInWindow(next);
+    const moved = next.frame !== this.state.frame || next.selected !== this.state.selected;
+    this.state = next;
+    if (moved) this._save();
+    this.repaint();
+  }
+
+  go(frame) {
+    this.set({ frame });
+  }
+
+  /** Selects a sequence, or nothing if it is selected already. */
+  select(id) {
+    this.set({ selected: id === this.state.selected ? null : id });
+  }
+
+  repaint() {
+    if (this.request) return;
+    this.request = requestAnimationFrame(() => {
+      this.request = 0;
+      this.draw();
+    });
+  }
+
+  /** Draws now. An explorer that is hidden has no width: it draws once it is shown. */
+  draw() {
+    if (!this.root.clientWidth) return;
+    for (const draw of this.drawers) draw(this.state);
+  }
+
+  /** Reports step and selection, but not while they are still changing. */
+  _save() {
+    clearTimeout(this.saveTimer);
+    this.saveTimer = setTimeout(() => {
+      this.model.set("step", this.recording.firstStep(this.state.frame));
+      this.model.set("selected", this.state.selected ?? -1);
+      this.model.save_changes();
+    }, SAVE_AFTER);
+  }
+
+  stop() {
+    cancelAnimationFrame(this.request);
+    clearTimeout(this.saveTimer);
+  }
+}
+
+// ---- the zoom window ------------------------------------------------------------------------------
+
+const SMALLEST_WINDOW = 8; // frames
+
+/** Moves the window by as little as brings the cursor into it. */
+function keepInWindow(state) {
+  const width = state.to - state.from;
+  if (state.frame < state.from) state.from = state.frame;
+  else if (state.frame + 1 > state.to) state.from = state.frame + 1 - width;
+  state.to = state.from + width;
+}
+
+/** The window scaled by `factor` around `center` (a frame that stays where it is). */
+function zoomed(view, factor, center) {
+  const { from, to } = view.state;
+  const all = view.recording.frames;
+  const width = clamp((to - from) * factor, Math.min(SMALLEST_WINDOW, all), all);
+  const start = clamp(center - ((center - from) / (to - from)) * width, 0, all - width);
+  return { from: start, to: start + width };
+}
+
+/** The window moved by `frames`. */
+function panned(view, frames) {
+  const { from, to } = view.state;
+  const shift = clamp(frames, -from, view.recording.frames - to);
+  return { from: from + shift, to: to + shift };
+}
+
+const isZoomed = (view) => view.state.to - view.state.from < view.recording.frames - 1e-9;
+
+// ---- pictures over frames ---------------------------------------------------------------------------
+
+const GUTTER = 62; // px left of every picture over frames, for labels
+const EDGE = 14; // px right of it, for half of the last label
+
+/** Frames to pixels: `from` to `to` across a picture of `width` px. */
+class Scale {
+  constructor(width, from, to) {
+    this.left = GUTTER;
+    this.right = width - EDGE;
+    this.from = from;
+    this.to = to;
+    this.step = (this.right - this.left) / Math.max(to - from, 1e-9); // px of one frame
+  }
+
+  x(frame) {
+    return this.left + (frame - this.from) * this.step;
+  }
+
+  frame(x) {
+    return this.from + (x - this.left) / this.step;
+  }
+
+  /** The frame under `x`, or null beside the picture. */
+  hit(x, frames) {
+    const frame = Math.floor(this.frame(x));
+    return x < this.left - 2 || x > this.right + 2 ? null : clamp(frame, 0, frames - 1);
+  }
+}
+
+/** Draws the cursor: a faint band over the frame and a line at its left edge, or in the middle of a wide one. */
+function drawCursor(context, scale, frame, top, bottom, color) {
+  const [x, width] = [scale.x(frame), Math.max(scale.step, 1.5)];
+  if (x + width < scale.left - 1 || x > scale.right + 1) return;
+  context.fillStyle = color;
+  context.globalAlpha = 0.13;
+  context.fillRect(x, top, width, bottom - top);
+  context.globalAlpha = 1;
+  if (scale.step < 5) {
+    context.fillRect(Math.round(x + width / 2 - 0.75), top, 1.5, bottom - top);
+  } else {
+    context.strokeStyle = color;
+    context.lineWidth = 1.2;
+    context.strokeRect(x + 0.6, top + 0.6, width - 1.2, bottom - top - 1.2);
+  }
+}

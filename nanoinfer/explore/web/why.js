@@ -1,0 +1,33 @@
+// ---- why.js: the step in words ----------------------------------------------------------------------------------
+
+/** The explanation of the step: a polite live region that stays as tall as it once was, so that nothing jumps. */
+class Why {
+  constructor(view) {
+    this.view = view;
+    this.sentences = make("div", { class: "ni-sentences", role: "status", "aria-live": "polite" });
+    this.stops = make("div", { class: "ni-stops" });
+    this.element = make("div", { class: "ni-why" }, this.sentences, this.stops);
+    this.tallest = 0;
+    view.onDraw((state) => this.draw(state));
+  }
+
+  draw({ frame, playing, theme }) {
+    const { recording } = this.view;
+    this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
+    const key = [frame, recording.frames, this.element.clientWidth, theme].join();
+    if (key === this.key) return;
+    this.key = key;
+    const lines = recording.sentences[frame].split("\n");
+    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: HEADLINE.test(text) ? "ni-headline" : null })));
+    const stops = [["admission ended", recording.stop[frame]], ["decode loop ended", recording.decode_stop[frame]]];
+    this.stops.replaceChildren(...stops.map(([name, stop]) => make("span", {}, `${name} `, make("code", { text: stop }))));
+    this._keepHeight();
+  }
+
+  _keepHeight() {
+    if (this.width !== this.element.clientWidth) this.tallest = 0;
+    this.width = this.element.clientWidth;
+    this.tallest = Math.max(this.tallest, Math.min(this.sentences.scrollHeight, 168));
+    this.sentences.style.minHeight = `${this.tallest}px`;
+  }
+}
