@@ -10,7 +10,7 @@ import pytest
 import nanoinfer
 
 ROOT = Path(nanoinfer.__file__).parent
-TORCH_FREE = ("reasons", "sampling_params", "config", "trace", "core", "sim", "viz")
+TORCH_FREE = ("reasons", "sampling_params", "config", "trace", "core", "sim", "viz", "explore")
 HEAVY = {"torch", "transformers", "safetensors", "huggingface_hub", "triton", "flash_attn"}
 
 # What each part of the package may import of the others. A part is a top-level module or folder.
@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "core": {"reasons", "sampling_params", "config", "trace"},
     "sim": {"reasons", "sampling_params", "config", "trace", "core"},
     "viz": {"reasons", "sampling_params", "config", "trace"},
+    "explore": {"reasons", "sampling_params", "config", "trace", "viz"},
 }
 ENTRY_POINTS = {"__init__", "__main__", "cli", "demo"}  # these may import everything
 
@@ -111,17 +112,17 @@ def test_scheduling_trace_simulator_and_plots_reach_neither_torch_nor_transforme
 
 @pytest.mark.parametrize("module", modules_of(*TORCH_FREE))
 def test_parts_import_in_one_direction(module):
-    """reasons, sampling_params, config <- trace <- core <- sim; viz looks at traces only.
+    """reasons, sampling_params, config <- trace <- core <- sim; viz and explore look at traces only.
 
-    A trace's methods reach the views in viz from inside a function, never at import.
+    A trace's methods reach its views from inside a function, never at import.
     """
     part = part_of(module)
     allowed = MAY_IMPORT[part] | {part, "__init__"}
     own = {name for name in imports_of(module) if name.split(".")[0] == "nanoinfer"}
     if part == "trace":
         top = {part_of(name) for name in imports_of(module, inside_functions=False) if name in MODULES}
-        assert "viz" not in top, f"{module} imports viz at the top"
-        allowed |= {"viz"}
+        assert not top & {"viz", "explore"}, f"{module} imports a view at the top"
+        allowed |= {"viz", "explore"}
     assert {part_of(name) for name in own if name in MODULES} <= allowed, sorted(own)
 
 

@@ -10,7 +10,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 
 @contextmanager
@@ -19,11 +18,11 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[FrameType | None] = []
-    previous = signal.signal(signal.SIGINT, lambda _, frame: held.append(frame))
+    held: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-        if held and callable(previous):
-            previous(signal.SIGINT, held[0])
+        if held:
+            signal.raise_signal(held[0])

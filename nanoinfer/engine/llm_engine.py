@@ -25,7 +25,7 @@ from nanoinfer.core.engine_core import EngineCore, request_output
 from nanoinfer.core.policies import get_policy
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
-from nanoinfer.engine.tokenizer import Tokenizer
+from nanoinfer.engine.tokenizer import Tokenizer, split_thinking
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
@@ -172,6 +172,11 @@ class LLMEngine:
         rendered = [self._tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
+
+    @staticmethod
+    def split_thinking(text: str) -> tuple[str, str]:
+        """(thinking, answer) of a chat output's text; a missing opening tag is fine."""
+        return split_thinking(text)
 
     def _serve(self, requests: list[_Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
         trace = self.start_trace(on_step) if record else None

@@ -15,6 +15,19 @@ from typing import Any
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json")
 
 
+def split_thinking(text: str) -> tuple[str, str]:
+    """What a model thought and what it answered.
+
+    Newer chat templates open the thinking block in the prompt, so that only the closing tag is generated: a missing
+    opening tag is as good as one. Without a closing tag, a text that opens the block is all thinking, and any other
+    text is all answer.
+    """
+    thought, closing, answer = text.partition("</think>")
+    if not closing and "<think>" not in text:
+        return "", text.strip()
+    return thought.replace("<think>", "", 1).strip(), answer.strip()
+
+
 class Tokenizer:
     """The tokenizer of one model directory, read on first use."""
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -146,6 +148,19 @@ def test_ctrl_c_while_stepping_by_hand_loses_no_result_and_no_request(llm, monke
     assert [len(outputs[i]["token_ids"]) for i in (first, second)] == [1, 3]
 
 
+def test_an_undone_step_puts_its_rows_back_in_their_order_before_those_who_waited(llm, monkeypatch):
+    ids = [llm.add_request(prompt(5, tag), params(4)) for tag in range(3)]
+    llm.step()
+    with monkeypatch.context() as patch:
+        at_call(patch, llm._runner, "run", 1, raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            llm.step()
+    newcomer = llm.add_request(prompt(5, 3), params(1))
+    assert [seq.seq_id for seq in llm.scheduler.waiting] == [*ids, newcomer]
+    assert not llm.scheduler.running
+    assert sorted(drain(llm)) == [*ids, newcomer]
+
+
 @pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
 def test_an_interrupted_chunk_is_computed_again_and_counts_once(make_llm, monkeypatch, policy):
     """The chunks are 1 to 3 of 3 whether or not one of them was interrupted."""
@@ -280,3 +295,19 @@ def test_an_engine_works_in_a_thread_that_is_not_the_main_one():
     thread.start()
     thread.join()
     assert [len(output["token_ids"]) for output in results] == [3]
+
+
+def test_a_held_back_signal_reaches_whatever_handler_was_there():
+    """With the system's own handler, Ctrl-C ends the process after the protected block, not never."""
+    code = (
+        "import os, signal\n"
+        "from nanoinfer.core.interrupt import uninterrupted\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "with uninterrupted():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    print('block ended', flush=True)\n"
+        "print('swallowed')\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == -signal.SIGINT
+    assert result.stdout == "block ended\n"

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from helpers import params
 
 import nanoinfer
@@ -108,3 +109,20 @@ def test_a_tokenizer_that_adds_a_start_token_by_itself_is_told_not_to(tmp_path):
     assert 4088 not in adding.encode("The cat")
     _, ids = adding.apply_chat_template(CHAT)
     assert ids.count(4088) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("<think>2 + 2</think>\n\n4", "2 + 2", "4"),
+        ("2 + 2</think>4", "2 + 2", "4"),
+        ("<think>\n\n</think>\n\n4", "", "4"),
+        ("4", "", "4"),
+        ("<think>2 + ", "2 +", ""),
+    ],
+)
+def test_thinking_is_split_off_with_or_without_its_opening_tag(text, thinking, answer):
+    """B89: newer templates open the block in the prompt, so that only the closing tag is generated."""
+    from nanoinfer import LLM
+
+    assert LLM.split_thinking(text) == (thinking, answer)
