@@ -84,7 +84,7 @@ def main() -> int:
     for name, values in speed.items():
         print(f"{name:<13} {statistics.median(values):8.1f} output tokens per second")
     print(f"nanoinfer / transformers {results['ratio']}")
-    print(f"evidence: {save_evidence('cpu_throughput', results, SEED)}")
+    print(f"evidence: {save_evidence(f'cpu_throughput_{arguments.threads}_threads', results, SEED)}")
     return 0
 
 

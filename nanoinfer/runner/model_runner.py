@@ -26,7 +26,7 @@ from nanoinfer.runner.sampler import Sampler
 from nanoinfer.runner.threads import one_thread
 
 CORE_CACHE_BYTES = 8 << 20  # a layer this small stays in a core's cache, so a second core has little to fetch
-SHORT_STEP_TOKENS = 64
+SHORT_STEP_TOKENS = 8
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
