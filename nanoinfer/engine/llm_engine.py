@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 from tqdm.auto import tqdm
@@ -29,6 +29,9 @@ from nanoinfer.engine.tokenizer import Tokenizer, split_thinking
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
+
+if TYPE_CHECKING:
+    from nanoinfer.explore.live import LiveExplorer
 
 Prompt = str | Sequence[int]
 Output = dict[str, Any]
@@ -263,6 +266,20 @@ class LLMEngine:
         return [
             {"token_id": token, "text": self._tokenizer.decode([token]), "probability": p} for token, p in candidates
         ]
+
+    def explore(
+        self, prompts: Prompt | Sequence[Prompt] | None = None, sampling_params: Params = None, theme: str = "auto"
+    ) -> LiveExplorer:
+        """The live explorer: this engine with buttons, one step per click. Needs the `notebooks` extra.
+
+        Args:
+            prompts: queued at once, and again by Reset.
+            sampling_params: one for all prompts, or one for each.
+            theme: "auto" (as the notebook), "light" or "dark".
+        """
+        from nanoinfer.explore.live import live
+
+        return live(self, prompts, sampling_params, theme, self._tokenizer.decode)
 
     # ---- checks and conversions -----------------------------------------------------------
 

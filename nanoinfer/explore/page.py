@@ -38,8 +38,13 @@ MODULE = (
     "transport.js",  # slider, buttons, play, keys
     "tour.js",
     "explorer.js",  # all parts on one page: render()
+    "comparelock.js",  # two recordings at the same step or time
+    "comparepair.js",  # two views that move together
+    "compareparts.js",  # what only a comparison has
+    "compare.js",  # renderComparison()
 )
 BOOT = "boot.js"  # a page without a kernel
+LIVE = ("livebar.js", "livelist.js", "live.js")  # over a running engine; needs a kernel
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -62,6 +67,7 @@ ALONE = f"""
 :root {{ color-scheme: light dark; background: {LIGHT.surface}; }}
 :root:has([data-theme="dark"]) {{ background: {mix(DARK.background, "#000000", 0.35)}; }}
 body {{ margin: 0 auto; max-width: 1240px; padding: 16px; }}
+body:has(.ni-comparison) {{ max-width: 1600px; }}
 """
 
 
@@ -79,12 +85,20 @@ def widget_module() -> str:
     return f"{_scope()}\nexport default {{ render }};\n"
 
 
+@cache
+def live_module() -> str:
+    """The ES module of the live explorer."""
+    style = f"const LIVE_CSS = {script_json(_read('live.css'))};"
+    entry = "export default { initialize: initializeLive, render: renderLive };"
+    return "\n".join([_scope(), style, *map(_read, LIVE), entry, ""])
+
+
 def html_page(title: str, state: dict[str, Any], alone: bool, noscript: str = "") -> str:
     """A page that needs nothing else.
 
     Args:
         title: of the window.
-        state: the model's values: "trace", "step", "selected", "theme", and "height" if it is fixed.
+        state: the model's values: "trace", "step" and "selected", or "comparison"; "theme", "height" if it is fixed.
         alone: whether it is a file of its own, not a frame in a notebook.
         noscript: markup shown where scripts do not run.
     """

@@ -35,15 +35,15 @@ def poster_png(trace: Trace, step: int, select: int | None, theme: str) -> bytes
     """Timeline, blocks and queues of `step` under each other."""
     figures: list[Figure] = []
     if trace.steps:
-        start, end = _window(trace, step)
+        start, end = window(trace, step)
         figures.append(timeline(trace, theme=theme, start=start, end=end))
         holds = select is not None and select in trace.state(step).block_tables
         figures.append(block_map(trace, step, theme=theme, select=select if holds else None))
         figures.append(queues(trace, step, theme=theme))
-    return _stacked(figures, theme)
+    return stacked(figures, theme)
 
 
-def _window(trace: Trace, step: int) -> tuple[int, int]:
+def window(trace: Trace, step: int) -> tuple[int, int]:
     """Steps around `step` in which a picture of the timeline stays legible."""
     spans = sequence_spans(trace)
     width = min(len(trace.steps), MOST_STEPS)
@@ -55,7 +55,7 @@ def _window(trace: Trace, step: int) -> tuple[int, int]:
         width //= 2
 
 
-def _stacked(figures: list[Figure], theme: str) -> bytes:
+def stacked(figures: list[Figure], theme: str) -> bytes:
     """One PNG of all figures, on the theme's background."""
     pictures = []
     for figure in figures:

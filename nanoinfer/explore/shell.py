@@ -24,8 +24,75 @@ THEMES = ("auto", "light", "dark")
 FIRST_HEIGHT = 900  # px of the frame until the page has told its own
 
 
-class Exploration:
-    """A replay that shows itself in a notebook: as HTML, as a picture and as text."""
+class RichPage:
+    """A page that shows itself in a notebook: as HTML, as a picture and as text. Subclasses say what is on it.
+
+    Attributes:
+        theme: "auto", "light" or "dark".
+        height: of its frame in pixels; None for as tall as the page.
+        title: of the page, without the name of the package.
+        alternative: what the picture shows, in a sentence.
+    """
+
+    title: str
+    alternative: str
+
+    def __init__(self, theme: str, height: int | None) -> None:
+        if theme not in THEMES:
+            raise ValueError(f"theme must be one of {', '.join(map(repr, THEMES))}, got {theme!r}")
+        if height is not None and height < 1:
+            raise ValueError(f"height must be a positive number of pixels, got {height}")
+        self.theme = theme
+        self.height = height
+
+    def _state(self) -> dict[str, Any]:
+        """What the page shows."""
+        raise NotImplementedError
+
+    def _text(self) -> str:
+        raise NotImplementedError
+
+    def _png(self, theme: str) -> bytes:
+        raise NotImplementedError
+
+    def page(self, alone: bool = True) -> str:
+        """One self-contained HTML page."""
+        noscript = f"<pre>{escaped(self.text)}</pre>" if alone else ""
+        state = self._state() | {"theme": self.theme, "height": self.height}
+        return html_page(f"nanoinfer: {self.title}", state, alone, noscript)
+
+    @cached_property
+    def text(self) -> str:
+        """What is left of the page where there are no pictures."""
+        return self._text()
+
+    @cached_property
+    def png(self) -> bytes:
+        """What is left of the page where nothing moves."""
+        return self._png("dark" if self.theme == "dark" else "light")
+
+    @cached_property
+    def html(self) -> str:
+        """Poster and frame. The frame shows itself and hides the poster, so without scripts the poster stays."""
+        picture = base64.b64encode(self.png).decode("ascii")
+        height = self.height or FIRST_HEIGHT
+        return (
+            '<div class="nanoinfer-explorer">'
+            f'<div data-ni-poster><img alt="{escaped(self.alternative)}" style="max-width:100%" '
+            f'src="data:image/png;base64,{picture}"><pre style="white-space:pre-wrap">{escaped(self.text)}</pre></div>'
+            f'<iframe title="{escaped(f"nanoinfer explorer: {self.title}")}" '
+            f'style="display:none;width:100%;height:{height}px;border:0" '
+            f'srcdoc="{escaped(self.page(alone=False))}"></iframe></div>'
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        del include, exclude  # the three forms are one output: whoever reads the notebook picks
+        picture = base64.b64encode(self.png).decode("ascii")
+        return {"text/html": self.html, "image/png": picture, "text/plain": self.text}
+
+
+class Exploration(RichPage):
+    """The replay of one trace."""
 
     def __init__(
         self,
@@ -36,63 +103,26 @@ class Exploration:
         tour: Sequence[Bookmark] | None = None,
         height: int | None = None,
     ) -> None:
-        if theme not in THEMES:
-            raise ValueError(f"theme must be one of {', '.join(map(repr, THEMES))}, got {theme!r}")
-        if height is not None and height < 1:
-            raise ValueError(f"height must be a positive number of pixels, got {height}")
+        super().__init__(theme, height)
         self.trace = trace
         self.step = trace.step_index(step) if trace.steps else 0
         self.select = checked_sequence(trace, select)
-        self.theme = theme
-        self.height = height
         self._payload = pack(trace, tour)
         if self._payload["meta"]["tour"] and self.step == 0 and select is None:
             first = self._payload["meta"]["tour"][0]
             self.step, self.select = first["step"], first["select"]
+        self.title = f"{len(trace.steps)} steps, {len(trace.requests)} requests"
+        self.alternative = f"Timeline, KV blocks and queues at step {self.step}; the text below says what happened."
 
-    def page(self, alone: bool = True) -> str:
-        """The replay as one self-contained HTML page."""
+    def _state(self) -> dict[str, Any]:
         selected = -1 if self.select is None else self.select
-        state = {"trace": self._payload, "step": self.step, "selected": selected, "theme": self.theme}
-        noscript = f"<pre>{escaped(self.text)}</pre>" if alone else ""
-        return html_page(f"nanoinfer: {self._title}", state | {"height": self.height}, alone, noscript)
+        return {"trace": self._payload, "step": self.step, "selected": selected}
 
-    @cached_property
-    def text(self) -> str:
-        """The run in figures, and the step in words."""
+    def _text(self) -> str:
         return poster_text(self.trace, self.step)
 
-    @cached_property
-    def png(self) -> bytes:
-        """The step as a picture."""
-        return poster_png(self.trace, self.step, self.select, "dark" if self.theme == "dark" else "light")
-
-    @cached_property
-    def html(self) -> str:
-        """Poster and frame. The frame shows itself and hides the poster, so without scripts the poster stays."""
-        picture = base64.b64encode(self.png).decode("ascii")
-        height = self.height or FIRST_HEIGHT
-        return (
-            '<div class="nanoinfer-explorer">'
-            f'<div data-ni-poster><img alt="{escaped(self._alternative)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{picture}"><pre style="white-space:pre-wrap">{escaped(self.text)}</pre></div>'
-            f'<iframe title="{escaped(f"nanoinfer explorer: {self._title}")}" '
-            f'style="display:none;width:100%;height:{height}px;border:0" '
-            f'srcdoc="{escaped(self.page(alone=False))}"></iframe></div>'
-        )
-
-    @property
-    def _title(self) -> str:
-        return f"{len(self.trace.steps)} steps, {len(self.trace.requests)} requests"
-
-    @property
-    def _alternative(self) -> str:
-        return f"Timeline, KV blocks and queues at step {self.step}; the text below says what happened."
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        del include, exclude  # the three forms are one output: whoever reads the notebook picks
-        picture = base64.b64encode(self.png).decode("ascii")
-        return {"text/html": self.html, "image/png": picture, "text/plain": self.text}
+    def _png(self, theme: str) -> bytes:
+        return poster_png(self.trace, self.step, self.select, theme)
 
     def __repr__(self) -> str:
         return f"<Exploration of {self.trace!r} at step {self.step}>"

@@ -6,6 +6,7 @@ Steps are compared by what they decided; times and the final tokens of a step co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanoinfer.trace.steps import Step
@@ -14,6 +15,8 @@ from nanoinfer.trace.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from nanoinfer.explore.compare import ComparisonPage
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ class Comparison:
         from nanoinfer.viz.timeline import side_by_side
 
         return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)
+
+    def explore(self, theme: str = "auto", height: int | None = None) -> ComparisonPage:
+        """Both replays side by side, locked to the same step or the same time; needs no kernel once shown."""
+        from nanoinfer.explore.compare import explore_comparison
+
+        return explore_comparison(self, theme, height)
+
+    def to_html(self, path: str | Path, theme: str = "auto") -> None:
+        """Write what `explore` shows to `path` as one file that opens from disk."""
+        from nanoinfer.explore.compare import comparison_to_html
+
+        comparison_to_html(self, path, theme)
 
     def __str__(self) -> str:
         if self.first_difference is None:

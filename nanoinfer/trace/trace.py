@@ -197,6 +197,19 @@ class Trace:
 
         to_html(self, Path(path), step, select, theme, tour)
 
+    def animate(
+        self,
+        path: str | Path,
+        theme: str = "light",
+        fps: float = 8,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> None:
+        """Write steps `start` to `end - 1` as an animation to `path`, a .gif, or an .mp4 where ffmpeg is present."""
+        from nanoinfer.viz.animation import animate
+
+        animate(self, path, theme, fps, start, end)
+
     # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png").
 
     def timeline(self, theme: str = "light", start: int | None = None, end: int | None = None) -> Figure:

@@ -12,7 +12,7 @@ import pytest
 from helpers import limits, params, prompt
 
 from nanoinfer import simulate
-from nanoinfer.explore.page import MODULE, widget_module
+from nanoinfer.explore.page import LIVE, MODULE, widget_module
 from nanoinfer.explore.shell import explore, to_html
 
 EVIL = (
@@ -138,7 +138,7 @@ def test_every_source_file_is_part_of_the_module():
     from importlib.resources import files
 
     names = {path.name for path in files("nanoinfer.explore").joinpath("web").iterdir()}
-    assert names == {*MODULE, "boot.js", "explorer.css"}
+    assert names == {*MODULE, *LIVE, "boot.js", "explorer.css", "live.css"}
 
 
 def test_exploring_loads_no_torch():

@@ -44,5 +44,5 @@ const home = document.getElementById("ni-root");
 const values = JSON.parse(document.getElementById("ni-state").textContent);
 const frame = ownFrame();
 if (frame) fitFrame(frame, home, values.height);
-const cleanUp = await render({ model: plainModel(values), el: home });
+const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
 window.addEventListener("pagehide", (event) => event.persisted || cleanUp());

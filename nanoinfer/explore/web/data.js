@@ -143,6 +143,13 @@ class Recording {
   }
 }
 
+/** A recording with all chunks of a payload. @returns {Promise<Recording>} */
+async function recordingOf(payload) {
+  const recording = new Recording(payload.meta);
+  for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
+  return recording;
+}
+
 /** Calls `use(seq_id, ids, i)` for the token ids of each sequence in a chunk. */
 function eachSlice(columns, name, use) {
   let start = 0;

@@ -13,7 +13,7 @@ function timelineHead(view, heading) {
   for (const name of Object.keys(ORDERS)) sort.append(make("option", { value: name, text: `by ${name}` }));
   sort.addEventListener("change", () => view.set({ sort: sort.value }));
   const active = checkbox("active at the cursor", (on) => view.set({ activeOnly: on }));
-  const zoom = (factor) => () => view.set(zoomed(view, factor, view.state.frame + 0.5));
+  const zoom = (factor) => () => view.zoom(factor);
   const buttons = make(
     "span",
     { class: "ni-buttons", role: "group", "aria-label": "Zoom" },
@@ -37,8 +37,8 @@ const KEYS_HELP = [
   ["+ \u2212 0", "zoom"], ["Esc", "clear selection"], ["\u2191 \u2193", "select a row, with the timeline focused"], ["Ctrl + wheel", "zoom; without Ctrl after a click"],
 ];
 
-function keysHelp() {
-  const list = KEYS_HELP.map(([keys, use]) => make("div", {}, make("dt", {}, make("kbd", { text: keys })), make("dd", { text: use })));
+function keysHelp(more = []) {
+  const list = [...KEYS_HELP, ...more].map(([keys, use]) => make("div", {}, make("dt", {}, make("kbd", { text: keys })), make("dd", { text: use })));
   return make("details", { class: "ni-keys" }, makeControl("summary", { text: "Keys" }), make("dl", {}, ...list));
 }
 
@@ -99,9 +99,7 @@ async function appendChunk(view, chunk) {
  * @returns {Promise<() => void>} removes everything again
  */
 async function render({ model, el }) {
-  const payload = model.get("trace");
-  const recording = new Recording(payload.meta);
-  for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
+  const recording = await recordingOf(model.get("trace"));
   const root = make("section", { class: "ni", "aria-label": "Explorer of an inference engine's trace" }, make("style", { text: CSS }));
   el.append(root);
   if (!recording.frames) {

@@ -13,8 +13,8 @@ class SequencePanel {
     this.facts = make("p", { class: "ni-facts" });
     this.table = make("div", { class: "ni-table-entries" });
     this.texts = make("div", { class: "ni-texts" });
-    const head = make("div", { class: "ni-head" }, make("h3", { text: "Sequence" }), this.input, this.clear);
-    this.element = make("div", { class: "ni-panel" }, head, this.facts, this.table, this.texts);
+    this.head = make("div", { class: "ni-head" }, make("h3", { text: "Sequence" }), this.input, this.clear);
+    this.element = make("div", { class: "ni-panel" }, this.head, this.facts, this.table, this.texts);
     view.onDraw((state) => this.draw(state));
   }
 

@@ -19,9 +19,10 @@ class Strip {
   draw(state) {
     const { recording, colors } = this.view;
     const width = this.element.clientWidth;
-    this.scale = new Scale(width, 0, Math.max(recording.frames, 1));
+    this.scale = new Scale(width, 0, this.view.extent);
     const context = this.layers.draw(width, this.height, [state.theme, recording.frames], (still) => this._drawStill(still, width));
     if (isZoomed(this.view)) this._drawWindow(context, state);
+    drawMarker(context, this.scale, this.view.marker, 0, this.height, colors.ink);
     drawCursor(context, this.scale, state.frame, STRIP.top - 4, this.height, colors.ink);
     const { meta } = recording;
     this.canvas.setAttribute(
@@ -90,7 +91,8 @@ class Strip {
       return;
     }
     for (let x = scale.left; x < scale.right; x++) {
-      const from = clamp(Math.floor(scale.frame(x)), 0, frames - 1);
+      const from = Math.max(0, Math.floor(scale.frame(x)));
+      if (from >= frames) return;
       yield [from, Math.max(from + 1, Math.min(frames, Math.floor(scale.frame(x + 1)))), x, 1];
     }
   }
@@ -148,7 +150,7 @@ class Strip {
     const { from, to } = this.view.state;
     const least = Math.min(SMALLEST_WINDOW, this.view.recording.frames);
     if (edge === "from") this.view.set({ from: clamp(frame, 0, to - least) });
-    else this.view.set({ to: clamp(frame, from + least, this.view.recording.frames) });
+    else this.view.set({ to: clamp(frame, from + least, this.view.extent) });
   }
 
   describe(x) {

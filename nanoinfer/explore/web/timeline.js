@@ -34,7 +34,9 @@ class Timeline {
     const context = this.layers.draw(width, room, key, (still) => drawRows(still, this, top));
     drawNames(context, this, state.selected, top);
     this._drawSelected(context, state, top);
-    drawCursor(context, this.scale, state.frame, 0, Math.min(room, ids.length * height - top), colors.ink);
+    const bottom = Math.min(room, ids.length * height - top);
+    drawMarker(context, this.scale, this.view.marker, 0, bottom, colors.ink);
+    drawCursor(context, this.scale, state.frame, 0, bottom, colors.ink);
     drawAxis(sized(this.axis, this.element.clientWidth, AXIS), this.scale, this.view);
     setText(this.heading, `Timeline: ${counted(ids.length, "sequence")}${ids.length * height > room ? ", scroll for more" : ""}`);
     this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${recording.nameOfRange(0, recording.frames - 1)}`);

@@ -2,7 +2,7 @@
 
 const HEADLINE = /^(Step \d+ \(|Steps \d)/; // the sentence that says what ran
 const SPEEDS = [1, 2, 4, 8, 16, 30, 60]; // frames a second
-const JUMPS = [["hit", "prefix hit", "No prefix hit"], ["refusal", "refused admission", "No refused admission"], ["preemption", "preemption", "No preemption"]];
+const JUMPS = [["hit", "prefix hit", "No prefix hit here"], ["refusal", "refused admission", "No refused admission here"], ["preemption", "preemption", "No preemption here"]];
 
 /** The row of controls at the top. */
 class Transport {
@@ -49,8 +49,8 @@ class Transport {
     const { recording } = this.view;
     this.slider.max = Math.max(0, recording.frames - 1);
     if (this.slider.valueAsNumber !== state.frame) this.slider.value = state.frame;
-    this.slider.setAttribute("aria-valuetext", recording.sentences[state.frame].split("\n").find((line) => HEADLINE.test(line)) ?? recording.nameOf(state.frame));
-    setText(this.output, `${recording.nameOf(state.frame)} / ${grouped(recording.steps - 1)}`);
+    this.slider.setAttribute("aria-valuetext", this.inWords(state));
+    setText(this.output, this.place(state));
     this._drawPlay(state.playing);
     for (const button of [this.first, this.back]) setDisabled(button, state.frame === 0);
     for (const button of [this.forward, this.last]) setDisabled(button, state.frame === recording.frames - 1);
@@ -58,8 +58,19 @@ class Transport {
       const marks = recording.marks[mark];
       setText(button, marks.length ? `${name} (${grouped(marks.length)})` : name);
       setDisabled(button, nextMark(marks, state.frame, 1) === undefined);
-      button.title = marks.length ? `${counted(marks.length, recording.size === 1 ? "step" : "frame")} with it in this trace` : `${none} in this trace`;
+      button.title = marks.length ? `${counted(marks.length, recording.size === 1 ? "step" : "frame")} with it` : none;
     }
+  }
+
+  /** The sentence that says what the step did. */
+  inWords({ frame }) {
+    return headlineOf(this.view.recording, frame);
+  }
+
+  /** Where the slider stands. */
+  place({ frame }) {
+    const { recording } = this.view;
+    return `${recording.nameOf(frame)} / ${grouped(recording.steps - 1)}`;
   }
 
   _drawPlay(playing) {
@@ -70,6 +81,11 @@ class Transport {
     this.playButton.setAttribute("aria-label", label);
     this.playButton.title = label;
   }
+}
+
+/** Of all sentences about a frame the one that says what ran. */
+function headlineOf(recording, frame) {
+  return recording.sentences[frame].split("\n").find((line) => HEADLINE.test(line)) ?? recording.nameOf(frame);
 }
 
 /** `disabled` would take the focus away from the button just pressed. */
@@ -131,7 +147,7 @@ function listenToKeys(root, view, player) {
     if (event.key in moves) view.go(view.state.frame + moves[event.key]);
     else if (event.key === " ") player.toggle();
     else if (event.key === "[" || event.key === "]") jump(view, "preemption", event.key === "]" ? 1 : -1);
-    else if (event.key in zooms) view.set(zoomed(view, zooms[event.key], view.state.frame + 0.5));
+    else if (event.key in zooms) view.zoom(zooms[event.key]);
     else if (event.key === "Escape" && view.state.selected !== null) view.set({ selected: null });
     else return;
     event.preventDefault();

@@ -19,51 +19,20 @@ const SAVE_AFTER = 120; // ms without a change before the step is reported to th
  * @property {"light"|"dark"} theme
  */
 
-/** The state of one explorer. Parts register `draw` functions, called once an animation frame at most. */
-class View {
-  /** @param {Recording} recording */
-  constructor(recording, model, root) {
+/** Parts that draw into `root` register `draw` functions, called once an animation frame at most. */
+class Drawing {
+  constructor(root) {
     this.root = root;
-    this.recording = recording;
-    this.fold = new Fold(recording);
-    this.model = model;
     this.drawers = [];
     this.request = 0;
-    this.saveTimer = 0;
-    /** @type {ViewState} */
-    this.state = {
-      frame: 0, selected: null, from: 0, to: Math.max(1, recording.frames), sort: "arrival", activeOnly: false,
-      byOwner: false, table: false, playing: false, speed: 8, bookmark: 0, theme: "light",
-    };
-  }
-
-  /** Colours of the current theme. */
-  get colors() {
-    return PALETTES[this.state.theme];
   }
 
   onDraw(draw) {
     this.drawers.push(draw);
   }
 
-  /** @param {Partial<ViewState>} change */
-  set(change) {
-    const next = { ...this.state, ...change };
-    next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.recording.frames - 1));
-    if ("frame" in change && !("from" in change)) keepInWindow(next);
-    const moved = next.frame !== this.state.frame || next.selected !== this.state.selected;
-    this.state = next;
-    if (moved) this._save();
-    this.repaint();
-  }
-
   go(frame) {
     this.set({ frame });
-  }
-
-  /** Selects a sequence, or nothing if it is selected already. */
-  select(id) {
-    this.set({ selected: id === this.state.selected ? null : id });
   }
 
   repaint() {
@@ -80,6 +49,63 @@ class View {
     for (const draw of this.drawers) draw(this.state);
   }
 
+  stop() {
+    cancelAnimationFrame(this.request);
+  }
+}
+
+/** The state of one explorer. */
+class View extends Drawing {
+  /**
+   * @param {Recording} recording
+   * @param {number} [atLeast] frames that the pictures have room for, where the recording has fewer
+   */
+  constructor(recording, model, root, atLeast = 1) {
+    super(root);
+    this.recording = recording;
+    this.fold = new Fold(recording);
+    this.model = model;
+    this.atLeast = atLeast;
+    this.marker = null; // a frame to mark in the pictures over frames
+    this.saveTimer = 0;
+    /** @type {ViewState} */
+    this.state = {
+      frame: 0, selected: null, from: 0, to: this.extent, sort: "arrival", activeOnly: false,
+      byOwner: false, table: false, playing: false, speed: 8, bookmark: 0, theme: "light",
+    };
+  }
+
+  /** Colours of the current theme. */
+  get colors() {
+    return PALETTES[this.state.theme];
+  }
+
+  /** Frames from end to end of the pictures. */
+  get extent() {
+    return Math.max(this.atLeast, this.recording.frames);
+  }
+
+  /** @param {Partial<ViewState>} change */
+  set(change) {
+    const next = { ...this.state, ...change };
+    next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.recording.frames - 1));
+    if ("frame" in change && !("from" in change)) keepInWindow(next);
+    const moved = next.frame !== this.state.frame || next.selected !== this.state.selected;
+    this.state = next;
+    if (moved) this._save();
+    this.repaint();
+  }
+
+  /** Scales the zoom window around the cursor. */
+  zoom(factor) {
+    this.set(zoomed(this, factor, this.state.frame + 0.5));
+  }
+
+  /** Selects a sequence, or nothing if it is selected already. */
+  select(id) {
+    this.set({ selected: id === this.state.selected ? null : id });
+  }
+
   /** Reports step and selection, but not while they are still changing. */
   _save() {
     clearTimeout(this.saveTimer);
@@ -91,7 +117,7 @@ class View {
   }
 
   stop() {
-    cancelAnimationFrame(this.request);
+    super.stop();
     clearTimeout(this.saveTimer);
   }
 }
@@ -111,7 +137,7 @@ function keepInWindow(state) {
 /** The window scaled by `factor` around `center` (a frame that stays where it is). */
 function zoomed(view, factor, center) {
   const { from, to } = view.state;
-  const all = view.recording.frames;
+  const all = view.extent;
   const width = clamp((to - from) * factor, Math.min(SMALLEST_WINDOW, all), all);
   const start = clamp(center - ((center - from) / (to - from)) * width, 0, all - width);
   return { from: start, to: start + width };
@@ -120,11 +146,11 @@ function zoomed(view, factor, center) {
 /** The window moved by `frames`. */
 function panned(view, frames) {
   const { from, to } = view.state;
-  const shift = clamp(frames, -from, view.recording.frames - to);
+  const shift = clamp(frames, -from, view.extent - to);
   return { from: from + shift, to: to + shift };
 }
 
-const isZoomed = (view) => view.state.to - view.state.from < view.recording.frames - 1e-9;
+const isZoomed = (view) => view.state.to - view.state.from < view.extent - 1e-9;
 
 // ---- pictures over frames ---------------------------------------------------------------------------
 
@@ -171,4 +197,24 @@ function drawCursor(context, scale, frame, top, bottom, color) {
     context.lineWidth = 1.2;
     context.strokeRect(x + 0.6, top + 0.6, width - 1.2, bottom - top - 1.2);
   }
+}
+
+/** Marks where a frame begins, by a dashed line with a flag at its top. */
+function drawMarker(context, scale, frame, top, bottom, color) {
+  if (frame === null) return;
+  const x = Math.round(scale.x(frame)) + 0.5;
+  if (x < scale.left - 1 || x > scale.right + 1) return;
+  context.strokeStyle = context.fillStyle = color;
+  context.lineWidth = 1.5;
+  context.setLineDash([4, 3]);
+  context.beginPath();
+  context.moveTo(x, top);
+  context.lineTo(x, bottom);
+  context.stroke();
+  context.setLineDash([]);
+  context.beginPath();
+  context.moveTo(x, top);
+  context.lineTo(x + 7, top + 3.5);
+  context.lineTo(x, top + 7);
+  context.fill();
 }

@@ -1,10 +1,11 @@
 // ---- why.js: the step in words ----------------------------------------------------------------------------------
 
-/** The explanation of the step: a polite live region that stays as tall as it once was, so that nothing jumps. */
+/** The explanation of the step, read out unless something else does; it stays as tall as it once was, so that nothing jumps. */
 class Why {
-  constructor(view) {
+  constructor(view, readOut = true) {
     this.view = view;
-    this.sentences = make("div", { class: "ni-sentences", role: "status", "aria-live": "polite" });
+    this.readOut = readOut;
+    this.sentences = make("div", { class: "ni-sentences", role: readOut ? "status" : null });
     this.stops = make("div", { class: "ni-stops" });
     this.element = make("div", { class: "ni-why" }, this.sentences, this.stops);
     this.tallest = 0;
@@ -13,7 +14,7 @@ class Why {
 
   draw({ frame, playing, theme }) {
     const { recording } = this.view;
-    this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
+    if (this.readOut) this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
     const key = [frame, recording.frames, this.element.clientWidth, theme].join();
     if (key === this.key) return;
     this.key = key;

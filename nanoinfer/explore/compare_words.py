@@ -1,0 +1,157 @@
+"""What a comparison says in words and figures: who is who, what differs first, and the metrics of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nanoinfer.trace.compare import Comparison
+from nanoinfer.trace.steps import Step
+from nanoinfer.trace.trace import Trace
+
+MOST_NAMED = 3  # settings in a name
+MOST_LISTED = 12  # sequences or blocks in a sentence
+TIMES = frozenset({"duration", "queue_time", "ttft", "inter_token_latency", "latency"})
+SHARES = frozenset({"kv_block_use", "kv_slot_use", "prefix_hit_rate"})
+COUNTED = {
+    "num_requests": "requests",
+    "num_steps": "steps",
+    "prompt_tokens": "tokens",
+    "output_tokens": "tokens",
+    "recomputed_tokens": "tokens",
+    "num_preemptions": "preemptions",
+}
+SMALL_UNITS = ((1.0, 1.0, "seconds"), (1e-3, 1e3, "ms"), (0.0, 1e6, "\u00b5s"))  # from so many seconds: factor, name
+
+
+def side_names(a: Trace, b: Trace) -> tuple[str, str]:
+    """What tells the two runs apart: the settings that differ, else who scheduled, else nothing."""
+    settings = a.header.config.keys() & b.header.config.keys()
+    order = ["policy", *(name for name in a.header.config if name != "policy")]
+    differing = [s for s in order if s in settings and a.header.config[s] != b.header.config[s]]
+    if differing:
+        more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+        named = [[f"{s} {t.header.config[s]}" for s in differing[:MOST_NAMED]] for t in (a, b)]
+        return ", ".join(named[0]) + more, ", ".join(named[1]) + more
+    classes = [t.header.scheduler_cls.rpartition(".")[2] for t in (a, b)]
+    if classes[0] != classes[1]:
+        return classes[0], classes[1]
+    return (f"policy {a.config.policy}",) * 2
+
+
+# ---- the first difference ------------------------------------------------------------------------
+
+
+def difference_text(comparison: Comparison) -> str:
+    """One or two sentences: where the traces part, and what is different there."""
+    i, what = comparison.first_difference, comparison.what
+    if i is None:
+        return what
+    steps = [trace.steps[i] if i < len(trace.steps) else None for trace in (comparison.trace_a, comparison.trace_b)]
+    if steps[0] and steps[1]:
+        what = _rows_apart(steps[0], steps[1]) or _shortened(what)
+    return f"The traces first differ at step {i}: {what}."
+
+
+def _rows_apart(a: Step, b: Step) -> str | None:
+    """What only one of two steps computes, or computes otherwise; None if their rows are equal."""
+    rows = [{r.seq_id: (r.num_computed, r.num_scheduled, r.block_table) for r in step.rows} for step in (a, b)]
+    said = [
+        f"only {side} computes {_sequences([i for i in mine if i not in other])}"
+        for side, mine, other in (("a", rows[0], rows[1]), ("b", rows[1], rows[0]))
+        if mine.keys() - other.keys()
+    ]
+    both = [i for i in rows[0] if i in rows[1] and rows[0][i] != rows[1][i]]
+    if both and len(said) < 2:
+        said.append(_row_apart(both[0], rows[0][both[0]], rows[1][both[0]]))
+    if not said and list(rows[0]) != list(rows[1]):
+        said = ["both compute the same sequences, in another order"]
+    return "; ".join(said) or None
+
+
+def _row_apart(seq_id: int, a: tuple[int, int, list[int]], b: tuple[int, int, list[int]]) -> str:
+    if a[:2] != b[:2]:
+        tokens = [f"{computed} to {computed + scheduled - 1}" for computed, scheduled, _ in (a, b)]
+        return f"sequence {seq_id} gets its tokens {tokens[0]} computed in a, {tokens[1]} in b"
+    return f"sequence {seq_id} lies in blocks {_listed(a[2])} in a, {_listed(b[2])} in b"
+
+
+def _sequences(ids: list[int]) -> str:
+    return f"sequence {ids[0]}" if len(ids) == 1 else f"sequences {_listed(ids)}"
+
+
+def _listed(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - MOST_LISTED} more" if len(numbers) > MOST_LISTED else ""
+    return ", ".join(map(str, numbers[:MOST_LISTED])) + more
+
+
+def _shortened(what: str, most: int = 160) -> str:
+    """`name: x in a, y in b`, with a long x and a long y cut."""
+    name, _, values = what.partition(": ")
+    a, between, b = values.removesuffix(" in b").partition(" in a, ")
+    if not between:
+        return what
+    cut = [value if len(value) <= most else f"{value[:most]}\u2026" for value in (a, b)]
+    return f"{name} is {cut[0]} in a, {cut[1]} in b"
+
+
+# ---- metrics -------------------------------------------------------------------------------------
+
+
+def metrics_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """The rows of `comparison.metrics()` as text: {"name", "unit", "a", "b", "ratio", "more"}.
+
+    `more` marks what a first look can do without: of every summary all but the mean.
+    """
+    units = [trace.header.clock_unit for trace in (comparison.trace_a, comparison.trace_b)]
+    rows = []
+    for name, figures in comparison.metrics().iterrows():
+        values = [None if figures[side] != figures[side] else float(figures[side]) for side in ("a", "b")]
+        metric, _, part = str(name).partition(" ")
+        unit, texts = _formatted(metric, values, units)
+        comparable = units[0] == units[1] or not _is_timed(metric)
+        ratio = _ratio(*values) if comparable else "\u2013"
+        more = part not in ("", "mean")
+        rows.append({"name": str(name), "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
+    return rows
+
+
+def _is_timed(metric: str) -> bool:
+    return metric in TIMES or metric.endswith("_per_clock_unit")
+
+
+def _formatted(metric: str, values: list[float | None], units: list[str]) -> tuple[str, list[str]]:
+    """The unit of a row, and its values in it."""
+    if metric in SHARES:
+        return "%", [_digits(None if v is None else 100 * v) for v in values]
+    if metric in COUNTED:
+        return COUNTED[metric], ["\u2013" if v is None else f"{v:,.0f}" for v in values]
+    if not _is_timed(metric):
+        return "", [_digits(v) for v in values]
+    if units[0] != units[1]:
+        return f"{units[0]} in a, {units[1]} in b", [_digits(v) for v in values]
+    if metric not in TIMES:
+        return f"tokens per {units[0].removesuffix('s')}", [_digits(v) for v in values]
+    factor, unit = _scale(max((v for v in values if v is not None), default=0.0), units[0])
+    return unit, [_digits(None if v is None else factor * v) for v in values]
+
+
+def _scale(largest: float, unit: str) -> tuple[float, str]:
+    """A factor and a unit that make `largest` a readable number."""
+    if unit != "seconds":
+        return 1.0, unit
+    return next((factor, name) for least, factor, name in SMALL_UNITS if largest >= least)
+
+
+def _digits(value: float | None) -> str:
+    """Three significant digits, and no fewer than those before the point."""
+    if value is None:
+        return "\u2013"
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def _ratio(a: float | None, b: float | None) -> str:
+    if a is None or b is None or a == 0:
+        return "\u2013"
+    return f"{b / a:.2f}" if abs(b / a) < 100 else f"{b / a:,.0f}"

@@ -1,0 +1,119 @@
+// ---- livelist.js: all sequences of a live engine now, and the selected one in full -------------------------------------
+
+/** A row for every sequence: number, state in shape and words, text so far. */
+class LiveList {
+  /** @param {(id: number) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.rows = new Map();
+    this.heading = make("h3");
+    this.list = make("div", { class: "ni-live-list", role: "group", "aria-label": "Sequences" });
+    this.list.addEventListener("keydown", (event) => this._move(event));
+    this.empty = make("p", { class: "ni-muted", text: "No request yet. Type a prompt above and press Enter." });
+    this.element = make("div", {}, make("div", { class: "ni-head" }, this.heading), this.empty, this.list);
+  }
+
+  draw({ sequences, hidden, selected }) {
+    const alive = sequences.filter((sequence) => sequence.alive).length;
+    const more = hidden ? `, ${grouped(hidden)} older ones not listed` : "";
+    setText(this.heading, `In the engine now: ${alive} of ${counted(sequences.length + hidden, "sequence")}${more}`);
+    this.empty.hidden = sequences.length > 0;
+    this._keep(new Set(sequences.map(({ id }) => id)));
+    for (const sequence of sequences) this._row(sequence.id).draw(sequence, sequence.id === selected?.id);
+  }
+
+  _keep(ids) {
+    for (const [id, row] of this.rows) {
+      if (ids.has(id)) continue;
+      row.element.remove();
+      this.rows.delete(id);
+    }
+  }
+
+  _row(id) {
+    if (!this.rows.has(id)) {
+      const row = new LiveRow(id, () => this.choose(id));
+      this.rows.set(id, row);
+      this.list.append(row.element);
+    }
+    return this.rows.get(id);
+  }
+
+  /** Up and down go from row to row. */
+  _move(event) {
+    const by = { ArrowUp: "previousElementSibling", ArrowDown: "nextElementSibling" }[event.key];
+    const next = by && event.target.closest("button")?.[by];
+    if (!next) return;
+    next.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+const LIVE_MARKS = { waiting: "waiting", prefill: "prefill", decode: "decode", preempted: "preempted", finished: "finished", aborted: "aborted" };
+
+class LiveRow {
+  constructor(id, onclick) {
+    this.number = make("b", { class: "ni-live-id", text: id });
+    this.mark = make("i");
+    this.word = make("span", { class: "ni-live-word" });
+    this.count = make("span", { class: "ni-muted ni-live-count" });
+    this.prompt = make("bdi", { class: "ni-muted ni-live-asked" });
+    this.text = make("bdi", { dir: "ltr" });
+    const line = make("span", { class: "ni-live-line" }, this.prompt, make("span", { class: "ni-live-said" }, this.text));
+    this.element = makeControl("button", { type: "button", class: "ni-live-seq", "data-seq": id, onclick }, this.number, make("span", { class: "ni-live-mark" }, this.mark), this.word, this.count, line);
+  }
+
+  draw(sequence, selected) {
+    const { status, reason, tokens, max_tokens: most, prompt, text } = sequence;
+    this.element.setAttribute("aria-pressed", selected);
+    this.mark.className = `ni-bar ni-bar-${LIVE_MARKS[status]}`;
+    setText(this.word, reason ? `finished (${reason})` : status);
+    setText(this.count, most === null ? `${tokens}` : `${tokens}/${most}`);
+    this.count.title = `${counted(tokens, "token")} generated${most === null ? "" : ` of at most ${most}`}`;
+    setText(this.prompt, oneLine(prompt));
+    setText(this.text, oneLine(text));
+  }
+}
+
+/** A text with its line breaks as signs. */
+const oneLine = (text) => text.replace(/\r?\n/g, "\u21b5");
+
+/** Prompt and text of the selected sequence, and what its model thought would come next. */
+class LiveSelected {
+  constructor() {
+    this.heading = make("h3");
+    this.prompt = make("span", { class: "ni-muted" });
+    this.said = make("span");
+    this.text = make("p", { class: "ni-live-text" }, this.prompt, this.said);
+    this.bars = make("ol", { class: "ni-live-candidates", "aria-label": "Most likely next tokens" });
+    this.note = make("p", { class: "ni-muted ni-live-small" });
+    this.title = make("h4", { text: "Most likely next tokens" });
+    this.element = make("div", {}, make("div", { class: "ni-head" }, this.heading), this.text, this.title, this.note, this.bars);
+  }
+
+  draw({ selected, candidates, newest }, cursor) {
+    setText(this.heading, selected ? `Sequence ${selected.id}: text so far` : "No sequence selected");
+    this.text.hidden = this.title.hidden = this.bars.hidden = !selected;
+    setText(this.prompt, selected?.prompt ?? "");
+    if (setText(this.said, selected?.text ?? "")) this.text.scrollTop = this.text.scrollHeight;
+    this.bars.classList.toggle("ni-live-alive", Boolean(selected?.alive)); // keeps its room: nothing jumps from step to step
+    const key = JSON.stringify(candidates.rows);
+    if (key !== this.key) this.bars.replaceChildren(...candidates.rows.map(candidateBar));
+    this.key = key;
+    const elsewhere = selected && cursor !== null && cursor < newest ? ` The views below stand at step ${grouped(cursor)}.` : "";
+    setText(this.note, candidates.note + elsewhere);
+  }
+}
+
+/** One candidate: the token as it would be written, a bar and its share in figures. */
+function candidateBar({ token_id: id, text, probability, sampled }) {
+  const percent = `${(100 * probability).toFixed(1)} %`;
+  const bar = make("span", { class: "ni-live-share", "aria-hidden": "true" }, make("i", { style: `width:${100 * probability}%` }));
+  const token = make("code", { class: "ni-live-token", text: visible(text), title: `token ${id}` });
+  const tag = sampled ? make("b", { text: "sampled" }) : null;
+  return make("li", { class: sampled ? "ni-live-sampled" : null }, token, bar, make("span", { class: "ni-live-percent", text: percent }), make("span", { class: "ni-live-tag" }, tag));
+}
+
+/** A token with its spaces and line breaks to be seen. */
+const visible = (text) => (text === "" ? "(nothing)" : text.replace(/ /g, "\u2423").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5"));
