@@ -4,8 +4,9 @@ The cache of a layer is a table of token slots, [num_slots, 2, kv_heads, head_di
 b * block_size .. (b + 1) * block_size - 1, and a slot holds the token's key and then its value. A sequence's
 context is gathered from its slots with one `index_select`, and `scaled_dot_product_attention` does the rest.
 
-Rows with one query (decode) run together in groups of similar context length; the shorter ones are padded by
-repeating their own last slot, and masked, so that no slot past a context is ever read, not even to be ignored.
+Rows with one query (decode) whose blocks happen to lie one after the other read their context where it is. The others
+run together in groups of similar context length; the shorter ones are padded by repeating their own last slot, and
+masked, so that no slot past a context is ever read, not even to be ignored.
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ class DecodeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodeInPlace:
+    """A row of one query whose context is the slots `start` to `end - 1`, with nothing in between."""
+
+    token: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillRow:
     """One row of several queries. `slots` and `mask` [queries, context] are None when nothing was cached before:
     then keys and values are the step's own, and the mask is the causal triangle."""
@@ -51,6 +61,7 @@ class TorchMetadata:
     """One step, cut into the calls that attention makes for it in every layer."""
 
     slot_mapping: Tensor
+    in_place: list[DecodeInPlace]
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
 
@@ -65,10 +76,16 @@ class TorchAttention:
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> TorchMetadata:
         ends = list(accumulate(batch.query_lens))
+        starts = contiguous_starts(batch)
         decodes = [row for row, length in enumerate(batch.query_lens) if length == 1]
-        groups = group_by_length(decodes, batch.context_lens)
+        groups = group_by_length([row for row in decodes if starts[row] < 0], batch.context_lens)
         return TorchMetadata(
             slot_mapping=batch.slot_mapping,
+            in_place=[
+                DecodeInPlace(ends[row] - 1, starts[row], starts[row] + batch.context_lens[row])
+                for row in decodes
+                if starts[row] >= 0
+            ],
             decodes=[decode_group(batch, rows, [ends[row] - 1 for row in rows], dtype) for rows in groups],
             prefills=[prefill_row(batch, row, ends[row]) for row, n in enumerate(batch.query_lens) if n > 1],
         )
@@ -76,17 +93,29 @@ class TorchAttention:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: TorchMetadata) -> Tensor:
         kv_cache.index_copy_(0, metadata.slot_mapping, torch.stack((key, value), dim=1))
         out = torch.empty_like(query)
+        for row in metadata.in_place:
+            out[row.token] = attend_in_place(query[row.token], kv_cache[row.start : row.end])
         for group in metadata.decodes:
             contexts = kv_cache.index_select(0, group.slots)
             out[group.tokens] = attend_decodes(query[group.tokens], contexts, group.mask)
-        for row in metadata.prefills:
-            tokens = slice(row.start, row.end)
-            if row.slots is None:
+        for prefill in metadata.prefills:
+            tokens = slice(prefill.start, prefill.end)
+            if prefill.slots is None:
                 out[tokens] = grouped_query_attention(query[tokens], key[tokens], value[tokens], None)
             else:
-                cached_key, cached_value = kv_cache.index_select(0, row.slots).unbind(1)
-                out[tokens] = grouped_query_attention(query[tokens], cached_key, cached_value, row.mask)
+                cached_key, cached_value = kv_cache.index_select(0, prefill.slots).unbind(1)
+                out[tokens] = grouped_query_attention(query[tokens], cached_key, cached_value, prefill.mask)
         return out
+
+
+def contiguous_starts(batch: AttentionBatch) -> list[int]:
+    """First slot of each row's context where its blocks follow one another in memory, else -1."""
+    tables = batch.block_tables
+    places = torch.arange(tables.shape[1], device=tables.device)
+    last = (torch.tensor(batch.context_lens, device=tables.device).unsqueeze(1) - 1) // batch.block_size
+    follows = (tables == tables[:, :1] + places) | (places > last)
+    starts: list[int] = torch.where(follows.all(dim=1), tables[:, 0] * batch.block_size, -1).tolist()
+    return starts
 
 
 def group_by_length(rows: list[int], lengths: list[int]) -> list[list[int]]:
@@ -130,6 +159,14 @@ def prefill_row(batch: AttentionBatch, row: int, end: int) -> PrefillRow:
     mask = positions <= positions[-queries:, None]
     slots = context_slots(batch.block_tables[row : row + 1], positions[None], batch.block_size).flatten()
     return PrefillRow(end - queries, end, slots, mask)
+
+
+def attend_in_place(query: Tensor, context: Tensor) -> Tensor:
+    """Attention of one query [heads, dim] to its context [length, 2, kv_heads, dim], read where it lies."""
+    heads, dim = query.shape
+    key, value = context.permute(1, 2, 0, 3).unsqueeze(1)  # each [1, kv_heads, length, dim]
+    per_kv_head = query.view(1, key.shape[1], -1, dim)
+    return F.scaled_dot_product_attention(per_kv_head, key, value).reshape(heads, dim)
 
 
 def attend_decodes(query: Tensor, contexts: Tensor, mask: Tensor) -> Tensor:
