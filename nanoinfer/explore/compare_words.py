@@ -122,17 +122,17 @@ def _is_timed(metric: str) -> bool:
 def _formatted(metric: str, values: list[float | None], units: list[str]) -> tuple[str, list[str]]:
     """The unit of a row, and its values in it."""
     if metric in SHARES:
-        return "%", [_digits(None if v is None else 100 * v) for v in values]
+        return "%", _digits(values, 100)
     if metric in COUNTED:
         return COUNTED[metric], ["\u2013" if v is None else f"{v:,.0f}" for v in values]
     if not _is_timed(metric):
-        return "", [_digits(v) for v in values]
+        return "", _digits(values)
     if units[0] != units[1]:
-        return f"{units[0]} in a, {units[1]} in b", [_digits(v) for v in values]
+        return f"{units[0]} in a, {units[1]} in b", _digits(values)
     if metric not in TIMES:
-        return f"tokens per {units[0].removesuffix('s')}", [_digits(v) for v in values]
+        return f"tokens per {units[0].removesuffix('s')}", _digits(values)
     factor, unit = _scale(max((v for v in values if v is not None), default=0.0), units[0])
-    return unit, [_digits(None if v is None else factor * v) for v in values]
+    return unit, _digits(values, factor)
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:
@@ -142,11 +142,15 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return next((factor, name) for least, factor, name in SMALL_UNITS if largest >= least)
 
 
-def _digits(value: float | None) -> str:
-    """Three significant digits, and no fewer than those before the point."""
-    if value is None:
-        return "\u2013"
-    if value == int(value) or abs(value) >= 100:
+def _digits(values: list[float | None], factor: float = 1) -> list[str]:
+    """Whole numbers if all are, else three significant digits and no fewer than those before the point."""
+    scaled = [None if v is None else factor * v for v in values]
+    whole = all(v is None or v == int(v) for v in scaled)
+    return ["\u2013" if v is None else _number(v, whole) for v in scaled]
+
+
+def _number(value: float, whole: bool) -> str:
+    if whole or value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:#.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
 

@@ -79,7 +79,8 @@ class RichPage:
         return (
             '<div class="nanoinfer-explorer">'
             f'<div data-ni-poster><img alt="{escaped(self.alternative)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{picture}"><pre style="white-space:pre-wrap">{escaped(self.text)}</pre></div>'
+            f'src="data:image/png;base64,{picture}">'
+            f'<pre style="white-space:pre-wrap;font-family:monospace">{escaped(self.text)}</pre></div>'
             f'<iframe title="{escaped(f"nanoinfer explorer: {self.title}")}" '
             f'style="display:none;width:100%;height:{height}px;border:0" '
             f'srcdoc="{escaped(self.page(alone=False))}"></iframe></div>'

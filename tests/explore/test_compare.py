@@ -55,15 +55,15 @@ def test_frames_are_equally_long_on_both_sides(monkeypatch):
     """A trace of many steps is shown in buckets; the other one then is as well, even if it is short."""
     import nanoinfer.explore.compare as module
 
-    short, long = run(num_kvcache_blocks=60), run(max_num_batched_tokens=4, num_kvcache_blocks=7)
+    short, long = run(cost_model=costs), run(cost_model=costs, max_num_seqs=2)
     limit = len(short.steps) + 1
-    assert len(long.steps) > limit
-    assert len(long.steps) < MOST_FRAMES
+    assert limit < len(long.steps) < MOST_FRAMES
     monkeypatch.setattr(module, "frames_of", lambda trace: SimpleNamespace(size=-(-len(trace.steps) // limit)))
     comparison = compare(short, long)
     told = payload(comparison)
     sizes = [side["trace"]["meta"]["steps_per_frame"] for side in told["sides"]]
     assert sizes[0] == sizes[1] > 1
+    assert comparison.first_difference > sizes[0]
     assert told["difference"]["frame"] == comparison.first_difference // sizes[0]
     clock = columns_of(told["clock"])
     assert clock["b"] == [step.clock for step in long.steps[:: sizes[1]]]

@@ -42,7 +42,7 @@ def two():
 def uneven():
     """The second side has fewer steps: it computes whole prompts where the first one needs chunks."""
     prompts = [prompt(30, i) for i in range(3)]
-    a, b = (simulate(prompts, params(5), **limits(4, 60, budget)) for budget in (8, 64))
+    a, b = (simulate(prompts, params(5), **limits(4, 60, budget)) for budget in (4, 64))
     assert len(a.steps) > len(b.steps) + 4
     return compare(a, b)
 
@@ -182,6 +182,18 @@ def test_zoom_is_shared(two, open_page):
     page.locator(SLIDER).focus()
     press(page, "0")
     assert [pixels(page, ".ni-rows", side) for side in "ab"] == before
+
+
+def test_a_side_that_has_ended_keeps_the_zoom_window_of_the_other(uneven, open_page):
+    a, b = traces_of(uneven)
+    page = open_page(page_of(uneven), width=1300)
+    page.locator(SLIDER).focus()
+    press(page, "+", "+", "+", "End")
+    assert len(a.steps) - 8 > len(b.steps), "the window, eight steps wide, lies behind the end"
+    box = page.locator(".ni-rows").nth(1).bounding_box()
+    page.mouse.click(box["x"] + 64, box["y"] + 10)
+    settle(page)
+    assert stands(page, "b") == len(b.steps) - 1
 
 
 # ---- the same time -----------------------------------------------------------------------------------------
@@ -452,7 +464,7 @@ def test_a_notebook_shows_the_frame_in_the_posters_place(two, open_page):
     assert not page.locator("[data-ni-poster]").is_visible()
     inside.locator(SLIDER).focus()
     page.keyboard.press("ArrowRight")
-    assert inside.locator(SLIDER).input_value() == "1"
+    inside.locator(".ni-output", has_text="step 1 /").wait_for()
 
 
 def test_traces_without_steps_say_so(open_page):
