@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -52,3 +53,18 @@ def llm(shared_llm: LLM) -> Iterator[LLM]:
     if shared_llm._core.trace:
         shared_llm.stop_trace()
     assert not leftovers, f"the test left work behind\n{leftovers}"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, one for all tests: Playwright's sync interface runs once a process."""
+    from lab import CHROMIUM_FLAGS
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("no Chromium found; install the system's package or set CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()

@@ -30,7 +30,7 @@ from tqdm import tqdm
 from nanoinfer import SamplingParams, Trace, simulate
 from nanoinfer.explore.shell import explore
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "browser"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from lab import CHROMIUM_FLAGS, jupyter_lab, open_notebook
 
 SEED = 1

@@ -1,24 +1,8 @@
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-
-
-@pytest.fixture(scope="session")
-def browser():
-    from lab import CHROMIUM_FLAGS
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium found; install the system's package or set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

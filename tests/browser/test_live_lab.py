@@ -241,6 +241,18 @@ def test_an_interrupt_ends_a_run_and_leaves_both_usable(opened):
     assert book.ask("w.trace.state(-1).running == [s.seq_id for s in llm.scheduler.running]")
 
 
+def test_a_trace_that_is_sent_again_keeps_the_reader_at_the_newest_step(opened):
+    """An interrupt that hits the packing of a step makes the whole trace come again."""
+    book = opened(*ONE)
+    for step in range(3):
+        book.button("Step").click()
+        book.wait_step(step)
+    book.page.wait_for_timeout(400)  # the view has told the kernel where it stands
+    book.ask("None", "w._feed._packer = None")
+    book.button("Step").click()
+    book.wait_step(3)
+
+
 def test_candidates_show_with_their_probabilities(opened):
     book = opened(*ONE)
     book.row(0).click()

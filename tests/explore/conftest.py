@@ -1,30 +1,10 @@
 """A browser without a kernel, and the runs it looks at."""
 
-import os
 import random
-import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
 from nanoinfer import SamplingParams, simulate
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))  # the flags of the other browser tests
-
-
-@pytest.fixture(scope="session")
-def browser():
-    from lab import CHROMIUM_FLAGS
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium found; install the system's package or set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

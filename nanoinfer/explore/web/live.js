@@ -45,10 +45,19 @@ class LiveReplay {
     this.view.draw();
   }
 
+  /** Whether the reader looks at the newest step and wants to go on doing so. */
+  get follows() {
+    return this.view.state.frame >= this.recording.frames - 1 && !this.view.state.playing;
+  }
+
+  toNewest() {
+    this.view.set({ frame: this.recording.frames - 1 });
+  }
+
   /** Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one. */
   append(chunk, columns) {
     const { view, recording } = this;
-    const follow = view.state.frame >= recording.frames - 1 && !view.state.playing;
+    const follow = this.follows;
     const whole = !isZoomed(view);
     recording.append(chunk, columns);
     const selected = this.model.get("selected");
@@ -108,14 +117,16 @@ class LiveExplorer {
     return this.work;
   }
 
-  /** Shows a trace from its beginning. */
+  /** Shows a whole trace: the first one, a new one, or the same one sent again, which a follower goes on following. */
   async open(payload) {
     const recording = new Recording(payload.meta);
     for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
+    const follow = this.replay?.follows;
     this.replay?.stop();
     this.replay = null;
     this.recording = recording;
     this._showReplay();
+    if (follow) this.replay?.toNewest();
   }
 
   async append(chunk) {
