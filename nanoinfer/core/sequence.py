@@ -13,6 +13,8 @@ from operator import index
 from nanoinfer.reasons import FinishReason
 from nanoinfer.sampling_params import SamplingParams
 
+PENDING = -1  # the id of a last token that the device has sampled and the host has not read yet
+
 
 class SequenceStatus(Enum):
     """Which queue a sequence stands in."""

@@ -1,6 +1,7 @@
 """The building blocks of a decoder: linear, embedding, RMSNorm, rotary position embedding.
 
-Parameters are created uninitialised, in their final dtype and on their final device; the loader fills them.
+Parameters are created uninitialised, in their final dtype and on their final device; the loader fills them. A
+parameter that is cut over several devices says along which dimension, in `shard_dim`.
 This file knows nothing of batches, caches or checkpoints.
 """
 
@@ -13,6 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nanoinfer.models.ops import Ops
+from nanoinfer.models.parallel import Ranks
+
 
 class Placement(TypedDict):
     """Where parameters live, passed along as keyword arguments: no default dtype or device is ever switched."""
@@ -21,21 +25,46 @@ class Placement(TypedDict):
     device: torch.device
 
 
-def uninitialised(*shape: int, **place: torch.dtype | torch.device) -> nn.Parameter:
-    """A parameter for the loader to fill; inference needs no gradients."""
-    return nn.Parameter(torch.empty(*shape, **place), requires_grad=False)  # type: ignore[call-overload]
+class Parameter(nn.Parameter):
+    """A parameter for the loader to fill. `shard_dim` is the dimension that ranks divide; None is whole on each."""
+
+    shard_dim: int | None = None
 
 
-class Linear(nn.Module):
-    """y = x W^T + b, with W of shape [out_features, in_features]."""
+def uninitialised(*shape: int, place: Placement, shard_dim: int | None = None) -> Parameter:
+    """A parameter of this rank's own shape; inference needs no gradients."""
+    parameter = Parameter(torch.empty(*shape, **place), requires_grad=False)
+    parameter.shard_dim = shard_dim
+    return parameter
 
-    def __init__(self, in_features: int, out_features: int, bias: bool, place: Placement) -> None:
+
+class ColumnLinear(nn.Module):
+    """y = x W^T + b, with W of shape [out_features, in_features] cut by outputs: each rank gives its part of y."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks) -> None:
         super().__init__()
-        self.weight = uninitialised(out_features, in_features, **place)
-        self.bias = uninitialised(out_features, **place) if bias else None
+        rows = out_features // ranks.size
+        self.weight = uninitialised(rows, in_features, place=place, shard_dim=0)
+        self.bias = uninitialised(rows, place=place, shard_dim=0) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
+
+
+class RowLinear(nn.Module):
+    """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks) -> None:
+        super().__init__()
+        self.weight = uninitialised(out_features, in_features // ranks.size, place=place, shard_dim=1)
+        self.bias = uninitialised(out_features, place=place) if bias else None
+        self.ranks = ranks
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.ranks.size == 1:
+            return F.linear(x, self.weight, self.bias)
+        y = self.ranks.sum(F.linear(x, self.weight))
+        return y if self.bias is None else y + self.bias  # once, not once on each rank
 
 
 class MergedLinear:
@@ -45,15 +74,14 @@ class MergedLinear:
     `q_proj.weight` fills the matrix, so the checkpoint's names stay and nothing is held twice.
     """
 
-    def __init__(self, *linears: Linear) -> None:
-        self.sizes = [linear.weight.shape[0] for linear in linears]
+    def __init__(self, *linears: ColumnLinear) -> None:
         self.weight = merge([linear.weight for linear in linears])
         biases = [linear.bias for linear in linears if linear.bias is not None]
         self.bias = merge(biases) if biases else None
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """One output [num_tokens, out_features] for each linear."""
-        return torch.split_with_sizes(F.linear(x, self.weight, self.bias), self.sizes, dim=-1)
+    def __call__(self, x: Tensor) -> Tensor:
+        """The outputs [num_tokens, sum of out_features] side by side, in the order of the linears."""
+        return F.linear(x, self.weight, self.bias)
 
 
 def merge(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -66,29 +94,38 @@ def merge(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """A table of one row for each token id."""
+    """A table of one row for each token id, cut by ids: a rank gives zeros for those it does not hold."""
 
-    def __init__(self, num_embeddings: int, dim: int, place: Placement) -> None:
+    def __init__(self, num_embeddings: int, dim: int, place: Placement, ranks: Ranks) -> None:
         super().__init__()
-        self.weight = uninitialised(num_embeddings, dim, **place)
+        self.weight = uninitialised(num_embeddings // ranks.size, dim, place=place, shard_dim=0)
+        self.ranks = ranks
 
     def forward(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.weight)
+        if self.ranks.size == 1:
+            return F.embedding(ids, self.weight)
+        rows = self.weight.shape[0]
+        local = ids - self.ranks.rank * rows
+        elsewhere = (local < 0) | (local >= rows)
+        found = F.embedding(local.masked_fill(elsewhere, 0), self.weight)
+        return self.ranks.sum(found.masked_fill_(elsewhere.unsqueeze(1), 0))
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation over the last dimension (Zhang and Sennrich, 2019).
+    """Root-mean-square normalisation over the last dimension (Zhang and Sennrich, 2019)."""
 
-    torch computes it in float32 whatever the dtype of x.
-    """
-
-    def __init__(self, dim: int, eps: float, place: Placement) -> None:
+    def __init__(self, dim: int, eps: float, place: Placement, ops: Ops) -> None:
         super().__init__()
-        self.weight = uninitialised(dim, **place)
+        self.weight = uninitialised(dim, place=place)
         self.eps = eps
+        self.ops = ops
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return self.ops.rms_norm(x, self.weight, self.eps)
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Add x to `residual` in place and return the normalised sum: what each half of a layer begins with."""
+        return self.ops.add_rms_norm(x, residual, self.weight, self.eps)
 
 
 class RotaryEmbedding:
@@ -107,14 +144,3 @@ class RotaryEmbedding:
         angles = torch.outer(torch.arange(max_positions, dtype=torch.float32, device=device), frequencies)
         self.cos = angles.cos().repeat(1, 2)
         self.sin = torch.cat((-angles.sin(), angles.sin()), dim=-1)  # the sign of the swapped half is in the table
-
-    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin for each token, each [num_tokens, 1, head_dim], to broadcast over heads."""
-        return self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each channel pair of x [num_tokens, heads, head_dim] by its token's angle, in float32 inside."""
-    first, second = x.chunk(2, dim=-1)
-    swapped = torch.cat((second, first), dim=-1)  # cos and sin are float32, so all products are
-    return torch.addcmul(x * cos, swapped, sin).to(x.dtype)

@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from nanoinfer.models.config import read_json
+from nanoinfer.models.layers import Parameter
+from nanoinfer.models.parallel import Ranks
 from nanoinfer.models.qwen3 import Qwen3ForCausalLM
 
 SINGLE_FILE = "model.safetensors"
@@ -30,13 +32,13 @@ def load_weights(model: Qwen3ForCausalLM, model_dir: Path) -> None:
         ValueError: no checkpoint, a missing or damaged file, a wrong shape, an unexpected tensor, or a parameter
             left unfilled; names the file, the parameter and the shapes.
     """
-    parameters = dict(model.named_parameters())  # a tied head shows once, as the embedding
+    parameters = dict(named_parameters(model))
     unfilled = set(parameters)
     for file in checkpoint_files(model_dir):
         for name, tensor in read_tensors(file):
             if name == "lm_head.weight" and model.config.tie_word_embeddings:
                 continue  # some tied checkpoints store the head too; it is the embedding
-            copy_into(parameters, name, tensor, file)
+            copy_into(parameters, name, tensor, file, model.ranks)
             unfilled.discard(name)
     if unfilled:
         raise ValueError(f"{model_dir} has no tensor for {sorted(unfilled)}; is the checkpoint complete?")
@@ -68,25 +70,47 @@ def read_tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
         raise ValueError(f"cannot read {file}: {error}; the file is damaged, download it again") from None
 
 
-def copy_into(parameters: dict[str, nn.Parameter], name: str, tensor: Tensor, file: Path) -> None:
-    """Fill one parameter in place. Raises ValueError for an unknown name or a wrong shape."""
+def named_parameters(model: nn.Module) -> Iterator[tuple[str, Parameter]]:
+    """The model's parameters by name; a tied head shows once, as the embedding."""
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, Parameter), name
+        yield name, parameter
+
+
+def copy_into(parameters: dict[str, Parameter], name: str, tensor: Tensor, file: Path, ranks: Ranks) -> None:
+    """Fill one parameter in place with this rank's part. Raises ValueError for an unknown name or a wrong shape."""
     if name not in parameters:
         raise ValueError(
             f"{file} holds an unexpected tensor {name} {list(tensor.shape)}; does config.json belong to it?"
         )
     parameter = parameters[name]
-    if parameter.shape != tensor.shape:
-        raise ValueError(
-            f"{name} has shape {list(tensor.shape)} in {file}, but config.json asks for {list(parameter.shape)}"
-        )
-    parameter.copy_(tensor)
+    expected = whole_shape(parameter, ranks)
+    if list(tensor.shape) != expected:
+        raise ValueError(f"{name} has shape {list(tensor.shape)} in {file}, but config.json asks for {expected}")
+    parameter.copy_(own_part(tensor, parameter, ranks))
 
 
-def fill_random(model: nn.Module, seed: int) -> None:
-    """Random weights, the same for the same seed and device: norms are one, all else is normal."""
+def whole_shape(parameter: Parameter, ranks: Ranks) -> list[int]:
+    """Shape of the parameter before it was cut over the ranks."""
+    return [n * ranks.size if dim == parameter.shard_dim else n for dim, n in enumerate(parameter.shape)]
+
+
+def own_part(whole: Tensor, parameter: Parameter, ranks: Ranks) -> Tensor:
+    """This rank's part of a whole parameter; a view."""
+    return whole if parameter.shard_dim is None else whole.chunk(ranks.size, parameter.shard_dim)[ranks.rank]
+
+
+def fill_random(model: Qwen3ForCausalLM, seed: int) -> None:
+    """Random weights, the same for the same seed and device, however many ranks share them: norms are one, all else
+    is normal."""
     generator = torch.Generator(next(model.parameters()).device).manual_seed(seed)
-    for name, parameter in model.named_parameters():
+    for name, parameter in named_parameters(model):
         if name.endswith("norm.weight"):
             parameter.fill_(1.0)
-        else:
+        elif model.ranks.size == 1:
             parameter.normal_(0.0, DUMMY_STD, generator=generator)
+        else:
+            whole = parameter.new_empty(whole_shape(parameter, model.ranks)).normal_(
+                0.0, DUMMY_STD, generator=generator
+            )
+            parameter.copy_(own_part(whole, parameter, model.ranks))

@@ -3,103 +3,160 @@
 Modules and parameters carry the checkpoint's names. A batch is flat: the tokens of all sequences in one row, and
 only attention needs to know where one sequence ends; it is told by an explicit metadata object.
 
+`x` is what a layer computes, and `residual` the running sum it is added to: the addition is done by the next norm,
+in place.
+
 This file does not lay out the KV cache, does not load weights, and does not sample.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 from nanoinfer.models.config import Qwen3Config
-from nanoinfer.models.layers import Embedding, Linear, MergedLinear, Placement, RMSNorm, RotaryEmbedding, rotate
-
-Rotation = tuple[Tensor, Tensor]
+from nanoinfer.models.layers import (
+    ColumnLinear,
+    Embedding,
+    MergedLinear,
+    Placement,
+    RMSNorm,
+    RotaryEmbedding,
+    RowLinear,
+)
+from nanoinfer.models.ops import LayerCache, Ops, TorchOps
+from nanoinfer.models.parallel import OneDevice, Ranks
 
 
 class Attend(Protocol):
     """What the model needs from an attention backend."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: Any) -> Tensor:
-        """Write key and value [num_tokens, kv_heads, head_dim] into one layer's cache, then let each query
-        [num_tokens, heads, head_dim] see its own sequence up to itself. Returns the shape of query."""
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: Any) -> Tensor:
+        """Let each query [num_tokens, heads, head_dim] see its own sequence up to itself; the step's own key and
+        value [num_tokens, kv_heads, head_dim] are in the cache already. Returns [num_tokens, heads, head_dim]."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model is put together from, besides its shape.
+
+    Attributes:
+        place: dtype and device of the parameters.
+        backend: how attention reads the KV cache.
+        ops: how everything between the matrix products is computed.
+        ranks: the devices that share the model.
+    """
+
+    place: Placement
+    backend: Attend
+    ops: Ops = field(default_factory=TorchOps)
+    ranks: Ranks = field(default_factory=OneDevice)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What every layer is told of the step.
+
+    Attributes:
+        rotation: the angles of the tokens' positions, as the ops want them.
+        slot_mapping: [num_tokens], the cache slot of each token.
+        attention: what the backend prepared for this batch.
+    """
+
+    rotation: Any
+    slot_mapping: Tensor
+    attention: Any
 
 
 class Qwen3Attention(nn.Module):
     """Grouped-query attention (Ainslie et al., 2023) with per-head RMSNorm on queries and keys."""
 
-    def __init__(self, config: Qwen3Config, backend: Attend, place: Placement) -> None:
+    def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         hidden, bias = config.hidden_size, config.attention_bias
-        self.head_dim = dim
-        self.q_proj = Linear(hidden, heads * dim, bias, place)
-        self.k_proj = Linear(hidden, kv_heads * dim, bias, place)
-        self.v_proj = Linear(hidden, kv_heads * dim, bias, place)
-        self.o_proj = Linear(heads * dim, hidden, bias, place)
-        self.q_norm = RMSNorm(dim, config.rms_norm_eps, place)
-        self.k_norm = RMSNorm(dim, config.rms_norm_eps, place)
+        self.q_proj = ColumnLinear(hidden, heads * dim, bias, parts.place, parts.ranks)
+        self.k_proj = ColumnLinear(hidden, kv_heads * dim, bias, parts.place, parts.ranks)
+        self.v_proj = ColumnLinear(hidden, kv_heads * dim, bias, parts.place, parts.ranks)
+        self.o_proj = RowLinear(heads * dim, hidden, bias, parts.place, parts.ranks)
+        self.q_norm = RMSNorm(dim, config.rms_norm_eps, parts.place, parts.ops)
+        self.k_norm = RMSNorm(dim, config.rms_norm_eps, parts.place, parts.ops)
         self.qkv = MergedLinear(self.q_proj, self.k_proj, self.v_proj)
-        self.backend = backend
+        self.parts = parts
 
-    def forward(self, x: Tensor, rotation: Rotation, kv_cache: Tensor, metadata: Any) -> Tensor:
-        q, k, v = (part.view(len(x), -1, self.head_dim) for part in self.qkv(x))  # each [num_tokens, heads, head_dim]
-        q = rotate(self.q_norm(q), *rotation)
-        k = rotate(self.k_norm(k), *rotation)
-        out = self.backend.attend(q, k, v, kv_cache, metadata)
+    def forward(self, x: Tensor, cache: LayerCache, step: Step) -> Tensor:
+        q, k, v = self.parts.ops.norm_rotate_store(
+            self.qkv(x),
+            self.q_norm.weight,
+            self.k_norm.weight,
+            self.q_norm.eps,
+            step.rotation,
+            step.slot_mapping,
+            cache,
+        )
+        out = self.parts.backend.attend(q, k, v, cache, step.attention)
         return self.o_proj(out.flatten(1))  # type: ignore[no-any-return]
 
 
 class Qwen3MLP(nn.Module):
     """Gated feed-forward layer, SwiGLU (Shazeer, 2020)."""
 
-    def __init__(self, config: Qwen3Config, place: Placement) -> None:
+    def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
-        self.gate_proj = Linear(config.hidden_size, config.intermediate_size, False, place)
-        self.up_proj = Linear(config.hidden_size, config.intermediate_size, False, place)
-        self.down_proj = Linear(config.intermediate_size, config.hidden_size, False, place)
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = ColumnLinear(hidden, inner, False, parts.place, parts.ranks)
+        self.up_proj = ColumnLinear(hidden, inner, False, parts.place, parts.ranks)
+        self.down_proj = RowLinear(inner, hidden, False, parts.place, parts.ranks)
         self.gate_up = MergedLinear(self.gate_proj, self.up_proj)
+        self.ops = parts.ops
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x)
-        return self.down_proj(F.silu(gate) * up)  # type: ignore[no-any-return]
+        return self.down_proj(self.ops.silu_mul(self.gate_up(x)))  # type: ignore[no-any-return]
 
 
 class Qwen3DecoderLayer(nn.Module):
-    """Attention, then the feed-forward layer, each on a normalised copy and added back."""
+    """Attention, then the feed-forward layer, each on a normalised copy of the running sum."""
 
-    def __init__(self, config: Qwen3Config, backend: Attend, place: Placement) -> None:
+    def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
-        self.self_attn = Qwen3Attention(config, backend, place)
-        self.mlp = Qwen3MLP(config, place)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, place)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, place)
+        self.self_attn = Qwen3Attention(config, parts)
+        self.mlp = Qwen3MLP(config, parts)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, parts.place, parts.ops)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, parts.place, parts.ops)
 
-    def forward(self, x: Tensor, rotation: Rotation, kv_cache: Tensor, metadata: Any) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), rotation, kv_cache, metadata)
-        return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]
+    def forward(self, x: Tensor | None, residual: Tensor, cache: LayerCache, step: Step) -> Tensor:
+        """x [num_tokens, hidden_size] is what the layer before computed; None for the first."""
+        x = self.input_layernorm(residual) if x is None else self.input_layernorm.add(x, residual)
+        x = self.self_attn(x, cache, step)
+        return self.mlp(self.post_attention_layernorm.add(x, residual))  # type: ignore[no-any-return]
 
 
 class Qwen3Model(nn.Module):
     """Embedding, decoder layers and the final norm."""
 
-    def __init__(self, config: Qwen3Config, backend: Attend, place: Placement) -> None:
+    def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, place)
-        self.layers = nn.ModuleList(Qwen3DecoderLayer(config, backend, place) for _ in range(config.num_hidden_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, place)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, parts.place, parts.ranks)
+        self.layers = nn.ModuleList(Qwen3DecoderLayer(config, parts) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, parts.place, parts.ops)
         self.rotary = RotaryEmbedding(
-            config.head_dim, config.max_position_embeddings, config.rope_theta, place["device"]
+            config.head_dim, config.max_position_embeddings, config.rope_theta, parts.place["device"]
         )
+        self.ops = parts.ops
 
-    def forward(self, token_ids: Tensor, positions: Tensor, kv_caches: list[Tensor], metadata: Any) -> Tensor:
-        x = self.embed_tokens(token_ids)
-        rotation = self.rotary.at(positions)  # the same for every layer
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, rotation, kv_cache, metadata)
-        return self.norm(x)  # type: ignore[no-any-return]
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, slot_mapping: Tensor, caches: list[LayerCache], attention: Any
+    ) -> Tensor:
+        residual = self.embed_tokens(token_ids)
+        step = Step(self.ops.rotation(self.rotary.cos, self.rotary.sin, positions), slot_mapping, attention)
+        x: Tensor | None = None
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, residual, cache, step)
+        assert x is not None, "a model without layers"
+        return self.norm.add(x, residual)
 
 
 class Qwen3ForCausalLM(nn.Module):
@@ -107,29 +164,41 @@ class Qwen3ForCausalLM(nn.Module):
 
     Args:
         config: the shape.
-        backend: how attention reads and writes the KV cache.
-        place: dtype and device of the parameters.
+        parts: where it lives and what it is computed with.
     """
 
-    def __init__(self, config: Qwen3Config, backend: Attend, place: Placement) -> None:
+    def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
         self.config = config
-        self.model = Qwen3Model(config, backend, place)
-        self.lm_head = Linear(config.hidden_size, config.vocab_size, False, place)
+        self.ranks = parts.ranks
+        self.model = Qwen3Model(config, parts)
+        self.lm_head = ColumnLinear(config.hidden_size, config.vocab_size, False, parts.place, parts.ranks)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def forward(self, token_ids: Tensor, positions: Tensor, kv_caches: list[Tensor], metadata: Any) -> Tensor:
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, slot_mapping: Tensor, caches: list[LayerCache], attention: Any
+    ) -> Tensor:
         """Hidden states [num_tokens, hidden_size] of a flat batch.
 
         Args:
             token_ids: [num_tokens], the scheduled tokens of all sequences, one after the other.
             positions: [num_tokens], each token's place in its own sequence, from 0.
-            kv_caches: one tensor for each layer, in the backend's layout; written in place.
-            metadata: what the backend prepared for this batch.
+            slot_mapping: [num_tokens], the cache slot that each token's key and value are written to.
+            caches: one for each layer; written in place.
+            attention: what the backend prepared for this batch.
         """
-        return self.model(token_ids, positions, kv_caches, metadata)  # type: ignore[no-any-return]
+        return self.model(token_ids, positions, slot_mapping, caches, attention)  # type: ignore[no-any-return]
 
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """Logits [rows, vocab_size] of hidden states [rows, hidden_size]; only rows that sample need them."""
-        return self.lm_head(hidden)  # type: ignore[no-any-return]
+    def compute_logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+        """Logits [rows, vocab_size] of hidden states [rows, hidden_size]; only rows that sample need them.
+
+        Args:
+            hidden: what `forward` returned, or some of its rows.
+            out: where to put them.
+        """
+        if out is None:
+            return self.ranks.concat(self.lm_head(hidden))
+        if self.ranks.size == 1:
+            return torch.mm(hidden, self.lm_head.weight.t(), out=out)
+        return out.copy_(self.ranks.concat(self.lm_head(hidden)))

@@ -2,15 +2,23 @@
 
 Sampling is a race: token i finishes after an exponential time of rate p_i, and the first one home is drawn with
 probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are a pure function
-of (request seed, number of completion tokens, token id), so there is no generator whose state batching, chunking,
+of (request key, number of completion tokens, token id), so there is no generator whose state batching, chunking,
 preemption or a lost step could disturb.
+
+This is the reference; `nanoinfer/kernels/sampling.py` runs the same race, with the same numbers, on a GPU.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,37 +30,81 @@ MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
-class Sampler:
-    """Draws the next token of each row.
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The rows of a step that draw from a part of the vocabulary, with their top_k (0: all) and top_p (1: all)."""
+
+    rows: list[int]
+    top_k: list[int]
+    top_p: list[float]
+
+
+def sampling_arrays(seqs: Seq[Sequence], engine_seed: int, rows: int = 0) -> dict[str, npt.NDArray[Any]]:
+    """What a device needs to know of each row to sample it: "temperatures" (0 is greedy), "keys" and "draws".
 
     Args:
-        seed: the engine's; requests without a seed of their own get one from it and their id.
+        seqs: one for each row.
+        engine_seed: requests without a seed of their own get a key from it and their id.
+        rows: make it so many with greedy rows.
     """
+    params = [seq.sampling_params for seq in seqs]
+    padding = [0] * (rows - len(seqs))
+    temperatures = [max(p.temperature, MIN_TEMPERATURE) if p.temperature > 0 else 0 for p in params]
+    keys = [
+        request_key(engine_seed, seq.seq_id) if p.seed is None else seeded_key(p.seed)
+        for seq, p in zip(seqs, params, strict=True)
+    ]
+    draws = [len(seq.token_ids) - seq.num_prompt_tokens for seq in seqs]
+    return {
+        "temperatures": np.array(temperatures + padding, np.float32),
+        "keys": np.array(keys + padding, np.int64),
+        "draws": np.array(draws + padding, np.int64),
+    }
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
 
-    def sample(self, logits: Tensor, seqs: Seq[Sequence]) -> list[int]:
-        """One token id for each row of logits [rows, vocab_size], row i for seqs[i]. Mutates nothing."""
-        tokens = logits.argmax(dim=-1)
-        drawn = [i for i, seq in enumerate(seqs) if seq.sampling_params.temperature > 0]
-        if drawn:
-            rows = torch.tensor(drawn, device=logits.device)
-            tokens[rows] = self.draw(logits[rows].float(), [seqs[i] for i in drawn])
-        return tokens.tolist()
+def filters_of(seqs: Seq[Sequence]) -> Filters | None:
+    """The rows with top-k or top-p, if there are any that are not greedy."""
+    params = [seq.sampling_params for seq in seqs]
+    rows = [i for i, p in enumerate(params) if p.temperature > 0 and (p.top_k > 0 or p.top_p < 1)]
+    return Filters(rows, [params[i].top_k for i in rows], [params[i].top_p for i in rows]) if rows else None
 
-    def draw(self, logits: Tensor, seqs: Seq[Sequence]) -> Tensor:
-        """Random tokens [rows] for float32 logits [rows, vocab_size] of rows with a temperature."""
-        params = [seq.sampling_params for seq in seqs]
-        temperature = torch.tensor([max(p.temperature, MIN_TEMPERATURE) for p in params], device=logits.device)
-        # Taking the maximum off first keeps tiny temperatures from overflowing: the best token stays at 0.
-        scaled = (logits - logits.max(dim=-1, keepdim=True).values) / temperature.unsqueeze(1)
-        top_k = [p.top_k if p.top_k > 0 else logits.shape[1] for p in params]
-        candidates, token_ids = keep_likely(scaled, top_k, [p.top_p for p in params])
-        keys = torch.tensor([draw_key(self.seed, seq) for seq in seqs], device=logits.device)
-        finish_times = exponential(keys.unsqueeze(1), token_ids)
-        winners = (candidates - finish_times.log()).argmax(dim=-1, keepdim=True)
-        return token_ids.gather(1, winners).squeeze(1)
+
+def sample(logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """One token id [rows], int64, for each row of logits [rows, vocab_size], from the whole vocabulary.
+
+    Args:
+        logits: any dtype; not changed.
+        inputs: the arrays of `sampling_arrays`, on the device of the logits.
+    """
+    tokens = logits.argmax(dim=-1)
+    rows = (inputs["temperatures"] > 0).nonzero().squeeze(1)
+    if len(rows):
+        tokens[rows] = race(logits[rows], {name: tensor[rows] for name, tensor in inputs.items()})
+    return tokens
+
+
+def sample_filtered(logits: Tensor, inputs: Mapping[str, Tensor], filters: Filters) -> Tensor:
+    """As `sample`, for the rows that `filters` names alone: their tokens [len(filters.rows)]."""
+    rows = torch.tensor(filters.rows, device=logits.device)
+    own = {name: tensor[rows] for name, tensor in inputs.items()}
+    return race(logits[rows], own, filters.top_k, filters.top_p)
+
+
+def race(
+    logits: Tensor, inputs: Mapping[str, Tensor], top_k: list[int] | None = None, top_p: list[float] | None = None
+) -> Tensor:
+    """Random tokens [rows] for logits [rows, vocab_size] of rows with a temperature."""
+    logits = logits.float()
+    # Taking the maximum off first keeps tiny temperatures from overflowing: the best token stays at 0.
+    scaled = (logits - logits.max(dim=-1, keepdim=True).values) / inputs["temperatures"].unsqueeze(1)
+    if top_k is None or top_p is None:
+        candidates, token_ids = scaled, torch.arange(scaled.shape[1], device=scaled.device).expand_as(scaled)
+    else:
+        candidates, token_ids = keep_likely(scaled, top_k, top_p)
+    streams = splitmix64(inputs["keys"], inputs["draws"])
+    finish_times = exponential(streams.unsqueeze(1), token_ids)
+    winners = (candidates - finish_times.log()).argmax(dim=-1, keepdim=True)
+    return token_ids.gather(1, winners).squeeze(1)
 
 
 def keep_likely(scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[Tensor, Tensor]:
@@ -60,9 +112,8 @@ def keep_likely(scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[T
 
     Top-p (Holtzman et al., 2020) looks at what top-k has left, and always keeps the most likely token.
     """
-    rows, vocab = scaled.shape
-    if min(top_k) >= vocab and min(top_p) >= 1:
-        return scaled, torch.arange(vocab, device=scaled.device).expand(rows, -1)
+    vocab = scaled.shape[1]
+    top_k = [k if k > 0 else vocab for k in top_k]
     values, token_ids = scaled.topk(min(max(top_k), vocab), dim=-1)  # sorted, most likely first
     ranks = torch.arange(values.shape[1], device=scaled.device)
     values = values.masked_fill(ranks >= torch.tensor(top_k, device=scaled.device).unsqueeze(1), -torch.inf)
@@ -72,25 +123,40 @@ def keep_likely(scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[T
     return values.masked_fill(enough, -torch.inf), token_ids
 
 
-def draw_key(engine_seed: int, seq: Sequence) -> int:
-    """Signed 64-bit key of a sequence's next draw, the same in every process."""
-    seed = seq.sampling_params.seed
-    source = f"engine {engine_seed} request {seq.seq_id}" if seed is None else f"seed {seed}"
-    digest = hashlib.blake2b(f"{source} draw {seq.num_completion_tokens}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+@lru_cache(maxsize=1 << 14)
+def request_key(engine_seed: int, seq_id: int) -> int:
+    """Signed 64-bit key of a request without a seed, the same in every process."""
+    return hashed(f"engine {engine_seed} request {seq_id}")
+
+
+@lru_cache(maxsize=1 << 14)
+def seeded_key(seed: int) -> int:
+    """Signed 64-bit key of a request with a seed, whatever its engine and id."""
+    return hashed(f"seed {seed}")
+
+
+def hashed(source: str) -> int:
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def splitmix64(keys: Tensor, counters: Tensor) -> Tensor:
+    """Output number `counters` of SplitMix64 (Steele, Lea and Flood, 2014) started at `keys`; int64, broadcast.
+
+    A request's key started so gives one stream key for each of its draws, and each of these, started so again, one
+    number for each token id.
+    """
+    bits = keys + (counters + 1) * GOLDEN  # int64 arithmetic wraps around
+    bits = (bits ^ logical_shift(bits, 30)) * MIX_1
+    bits = (bits ^ logical_shift(bits, 27)) * MIX_2
+    return bits ^ logical_shift(bits, 31)
 
 
 def exponential(keys: Tensor, counters: Tensor) -> Tensor:
     """Exponential(1) draws, float32, finite and above 0, from int64 keys and counters that broadcast.
 
-    The bits are SplitMix64 (Steele, Lea and Flood, 2014), started at the key: the counter-th output. 53 of them
-    make a uniform number of at least 2^-53, so its logarithm is finite.
+    53 of the bits make a uniform number of at least 2^-53, so its logarithm is finite.
     """
-    bits = keys + (counters + 1) * GOLDEN  # int64 arithmetic wraps around
-    bits = (bits ^ logical_shift(bits, 30)) * MIX_1
-    bits = (bits ^ logical_shift(bits, 27)) * MIX_2
-    bits = bits ^ logical_shift(bits, 31)
-    uniform = (logical_shift(bits, 11) + 1).float() * 2.0**-53
+    uniform = (logical_shift(splitmix64(keys, counters), 11) + 1).float() * 2.0**-53
     return -torch.log1p(-uniform.clamp(max=1 - 2.0**-24))
 
 

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanoinfer.models.ops import LayerCache
 from nanoinfer.runner.attention import AttentionBatch
 
 # How decodes are grouped: larger groups waste more on padding, smaller ones on calls.
@@ -60,7 +61,6 @@ class PrefillRow:
 class TorchMetadata:
     """One step, cut into the calls that attention makes for it in every layer."""
 
-    slot_mapping: Tensor
     in_place: list[DecodeInPlace]
     decodes: list[DecodeGroup]
     prefills: list[PrefillRow]
@@ -70,9 +70,14 @@ class TorchAttention:
     """The backend that runs everywhere."""
 
     name = "torch"
+    block_multiple = 1
+    in_graphs = False
 
     def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
         return (num_blocks * block_size, 2, num_kv_heads, head_dim)
+
+    def views(self, blocks: Tensor) -> LayerCache:
+        return LayerCache(blocks, *blocks.unbind(1))
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> TorchMetadata:
         ends = list(accumulate(batch.query_lens))
@@ -80,7 +85,6 @@ class TorchAttention:
         decodes = [row for row, length in enumerate(batch.query_lens) if length == 1]
         groups = group_by_length([row for row in decodes if starts[row] < 0], batch.context_lens)
         return TorchMetadata(
-            slot_mapping=batch.slot_mapping,
             in_place=[
                 DecodeInPlace(ends[row] - 1, starts[row], starts[row] + batch.context_lens[row])
                 for row in decodes
@@ -90,8 +94,8 @@ class TorchAttention:
             prefills=[prefill_row(batch, row, ends[row]) for row, n in enumerate(batch.query_lens) if n > 1],
         )
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: TorchMetadata) -> Tensor:
-        kv_cache.index_copy_(0, metadata.slot_mapping, torch.stack((key, value), dim=1))
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: TorchMetadata) -> Tensor:
+        kv_cache = cache.blocks
         out = torch.empty_like(query)
         for row in metadata.in_place:
             out[row.token] = attend_in_place(query[row.token], kv_cache[row.start : row.end])

@@ -139,10 +139,10 @@ def test_stale_contents_of_the_cache_are_never_seen(llm):
     """B07: half-filled blocks are masked, whatever lies in their other slots."""
     expected = ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False))
     llm.reset_prefix_cache()
-    for cache in llm._runner.kv_caches:
+    for cache in llm._runner.caches:
         cache.fill_(1e30)
     assert ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False)) == expected
-    for cache in llm._runner.kv_caches:
+    for cache in llm._runner.caches:
         cache.zero_()
     llm.reset_prefix_cache()
 
@@ -330,7 +330,7 @@ def test_closing_gives_the_memory_back_although_the_engine_is_still_named():
     for _ in range(3):
         llm = LLM("tiny", **SMALL)
         llm.generate([[1, 2]], params(2), record=True, use_tqdm=False)
-        gone = [weakref.ref(tensor) for tensor in [*llm._runner.kv_caches, *llm._runner.model.parameters()]]
+        gone = [weakref.ref(tensor) for tensor in [*llm._runner.caches, *llm._runner.model.parameters()]]
         engine = weakref.ref(llm)
         assert len(gone) > 10
         llm.close()
@@ -345,7 +345,7 @@ def test_deleting_an_engine_without_closing_it_gives_the_memory_back_too():
     """B64: no exit hook and no global holds it."""
     llm = LLM("tiny", **SMALL)
     llm.generate([[1, 2]], params(2), use_tqdm=False)
-    engine, cache = weakref.ref(llm), weakref.ref(llm._runner.kv_caches[0])
+    engine, cache = weakref.ref(llm), weakref.ref(llm._runner.caches[0])
     del llm
     gc.collect()
     assert engine() is None

@@ -9,6 +9,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.plan import Row
 from nanoinfer.core.sequence import Sequence
+from nanoinfer.runner.inputs import StepInputs, to_tensors
 from nanoinfer.runner.model_runner import ModelRunner
 
 SMALL = {
@@ -56,8 +57,10 @@ def logits_of(runner: ModelRunner, prompts: list[list[int]]) -> list[torch.Tenso
         seq.num_scheduled_tokens = len(tokens)
         next_block += seq.num_blocks
         rows.append(Row(seq, (1, 1)))
-    inputs = runner.prepare_prefill(rows)
-    metadata = runner.backend.prepare(inputs.attention, runner.dtype)
+    arrays = runner.prepare_prefill(rows)
+    lens = [len(tokens) for tokens in prompts]
+    inputs = StepInputs.of(to_tensors(arrays.as_dict()), lens, lens, BLOCK)
+    attention = runner.backend.prepare(inputs.attention, runner.dtype)
     with torch.inference_mode():
-        hidden = runner.model(inputs.token_ids, inputs.positions, runner.kv_caches, metadata)
-        return list(runner.model.compute_logits(hidden).split([len(tokens) for tokens in prompts]))
+        hidden = runner.model(inputs.token_ids, inputs.positions, inputs.slot_mapping, runner.caches, attention)
+        return list(runner.model.compute_logits(hidden).split(lens))

@@ -51,7 +51,7 @@ def test_the_shipped_model():
 def test_bfloat16_is_close_to_transformers_in_bfloat16(tmp_path):
     reference = save_reference(tmp_path).to(torch.bfloat16)
     runner = load(tmp_path, dtype="bfloat16")
-    assert runner.dtype == runner.kv_caches[0].dtype == torch.bfloat16
+    assert runner.dtype == runner.caches[0].key.dtype == torch.bfloat16
     spread = logits_of(runner, PROMPTS)[0].float().std().item()
     assert largest_difference(runner, reference, PROMPTS) < 0.1 * spread
 

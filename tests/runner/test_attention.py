@@ -1,6 +1,7 @@
 """Paged attention against a loop in float64 that reads the cache one slot at a time."""
 
 import random
+from itertools import accumulate
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from nanoinfer.runner.attention import AttentionBatch, make_backend
 from nanoinfer.runner.inputs import pad_block_tables
 from nanoinfer.runner.torch_attention import FREE_PADDING, MAX_GROUP_SLOTS, MAX_PADDING, group_by_length
 
+CPU = torch.device("cpu")
 HEADS, KV_HEADS, DIM = 6, 2, 8
 
 
@@ -44,17 +46,19 @@ def scenario(block_size, shapes, seed=0):
 
 def run(block_size, shapes, dtype, poison, seed=0):
     num_blocks, tables, keys, values, queries, slots = scenario(block_size, shapes, seed)
-    backend = make_backend("torch")
-    cache = torch.full(backend.kv_cache_shape(num_blocks, block_size, KV_HEADS, DIM), poison, dtype=dtype)
+    backend = make_backend("torch", CPU, dtype, block_size)
+    cache = backend.views(
+        torch.full(backend.kv_cache_shape(num_blocks, block_size, KV_HEADS, DIM), poison, dtype=dtype)
+    )
     new = [n for n, _ in shapes]
-    for key, value, where, n in zip(keys, values, slots, new, strict=True):
-        past = torch.stack((key, value), dim=1)[: len(key) - n].to(dtype)
-        cache[torch.tensor(where[: len(key) - n], dtype=torch.int64)] = past
+    for key, value, where in zip(keys, values, slots, strict=True):
+        cache.key[where], cache.value[where] = key.to(dtype), value.to(dtype)
     batch = AttentionBatch(
         query_lens=new,
         context_lens=[context for _, context in shapes],
-        block_tables=pad_block_tables(tables),
-        slot_mapping=torch.tensor([slot for where, n in zip(slots, new, strict=True) for slot in where[-n:]]),
+        query_starts=torch.tensor([0, *accumulate(new)], dtype=torch.int32),
+        context_lengths=torch.tensor([context for _, context in shapes], dtype=torch.int32),
+        block_tables=torch.from_numpy(pad_block_tables(tables)),
         block_size=block_size,
     )
     fresh = [torch.cat([x[-n:] for x, n in zip(xs, new, strict=True)]).to(dtype) for xs in (queries, keys, values)]
@@ -110,6 +114,6 @@ def test_groups_hold_every_row_once_and_pad_little():
 
 
 def test_unknown_backend_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"attention_backend.*auto, torch.*'flash'"):
-        make_backend("flash")
-    assert make_backend("auto").name == "torch"
+    with pytest.raises(ValueError, match=r"attention_backend.*auto, flash_attn, triton, torch.*'flash'"):
+        make_backend("flash", CPU, torch.float32, 16)
+    assert make_backend("auto", CPU, torch.float32, 16).name == "torch"

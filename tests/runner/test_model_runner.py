@@ -13,6 +13,7 @@ from nanoinfer.config import EngineConfig
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.models.config import Qwen3Config
+from nanoinfer.models.parallel import OneDevice
 from nanoinfer.runner import kv_cache, model_runner
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
@@ -38,19 +39,19 @@ def test_first_decode_is_at_the_last_position(runner):  # B04
     inputs = runner.prepare_decode([row(seq, [9], 3, 1, decode=True)])
     assert inputs.token_ids.tolist() == [8]
     assert inputs.positions.tolist() == [3]
-    assert inputs.attention.context_lens == [4]
-    assert inputs.attention.slot_mapping.tolist() == [9 * 4 + 3]
+    assert inputs.context_lens.tolist() == [4]
+    assert inputs.slot_mapping.tolist() == [9 * 4 + 3]
 
 
 def test_keys_of_a_chunk_end_with_the_chunk(runner):  # B28
     seq = Sequence(0, range(10, 20), block_size=4)
     first = runner.prepare_prefill([row(seq, [3, 1, 2], 0, 8)])
-    assert (first.attention.query_lens, first.attention.context_lens) == ([8], [8])
+    assert (first.query_starts.tolist(), first.context_lens.tolist()) == ([0, 8], [8])
     second = runner.prepare_prefill([row(seq, [3, 1, 2], 8, 2)])
-    assert (second.attention.query_lens, second.attention.context_lens) == ([2], [10])
+    assert (second.query_starts.tolist(), second.context_lens.tolist()) == ([0, 2], [10])
     assert second.token_ids.tolist() == [18, 19]
     assert second.positions.tolist() == [8, 9]
-    assert second.attention.slot_mapping.tolist() == [8, 9]
+    assert second.slot_mapping.tolist() == [8, 9]
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 4, 16])
@@ -67,7 +68,7 @@ def test_a_mixed_batch_is_laid_out_row_by_row(tmp_path, block_size):
         end = at + r.num_scheduled
         assert inputs.token_ids[at:end].tolist() == r.seq.token_ids[r.num_computed :]
         assert inputs.positions[at:end].tolist() == list(range(r.num_computed, len(r.seq)))
-        assert inputs.attention.slot_mapping[at:end].tolist() == r.slots
+        assert inputs.slot_mapping[at:end].tolist() == r.slots
         assert inputs.last_indices[i] == end - 1
         at = end
     assert at == len(inputs.token_ids)
@@ -93,8 +94,8 @@ def test_an_empty_plan_samples_nothing(runner):
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30], ids=str)
 def test_unused_slots_are_never_read(runner, poison):  # B07
     def decode_after(fill):
-        for cache in runner.kv_caches:
-            cache.fill_(fill)
+        for cache in runner.caches:
+            cache.blocks.fill_(fill)
         seq = Sequence(0, range(1, 7), GREEDY, 4)
         runner.run(plan("prefill", row(seq, [5, 2], 0, 6)))
         seq.append_token(3)
@@ -105,12 +106,12 @@ def test_unused_slots_are_never_read(runner, poison):  # B07
 
 
 def test_only_the_rows_slots_are_written(runner):
-    for cache in runner.kv_caches:
-        cache.fill_(7.0)
+    for cache in runner.caches:
+        cache.blocks.fill_(7.0)
     r = row(Sequence(0, range(10), block_size=4), [5, 2, 9], 8, 2)
     runner.run(plan("prefill", r))
-    for cache in runner.kv_caches:
-        written = (cache != 7.0).flatten(1).any(1).nonzero().flatten().tolist()
+    for cache in runner.caches:
+        written = (cache.blocks != 7.0).flatten(1).any(1).nonzero().flatten().tolist()
         assert written == sorted(r.slots)
 
 
@@ -222,7 +223,7 @@ def test_top_candidates_are_probabilities_of_the_last_step(runner):
 
 def test_close_frees_the_memory_and_may_be_called_twice(runner):
     runner.run(plan("prefill", row(Sequence(0, [1]), [0], 0, 1)))
-    alive = [weakref.ref(thing) for thing in (runner.model, runner.backend, runner.kv_caches[0])]
+    alive = [weakref.ref(thing) for thing in (runner.model, runner.backend, runner.caches[0].blocks)]
     runner.close()
     runner.close()
     gc.collect()
@@ -264,13 +265,13 @@ def test_number_of_blocks_on_the_cpu(monkeypatch, settings, blocks):
     model = Qwen3Config.from_dict(SMALL)
     monkeypatch.setattr(kv_cache, "CPU_KV_BYTES", 8 * kv_cache.bytes_per_block(model, 256, torch.float32) + 1)
     config = EngineConfig(**settings)
-    assert kv_cache.num_blocks(config, model, torch.float32, torch.device("cpu")) == blocks
+    budget = kv_cache.memory_budget(config, torch.device("cpu"), 0, 0)
+    assert kv_cache.num_blocks(config, model, torch.float32, budget, OneDevice()) == blocks
 
 
-def test_no_room_for_one_block_gives_the_numbers(monkeypatch):
-    monkeypatch.setattr(kv_cache, "CPU_KV_BYTES", 1000)
+def test_no_room_for_one_block_gives_the_numbers():
     with pytest.raises(ValueError, match=r"kvcache_block_size=256.* 131072 bytes, 1000 "):
-        kv_cache.num_blocks(EngineConfig(), Qwen3Config.from_dict(SMALL), torch.float32, torch.device("cpu"))
+        kv_cache.num_blocks(EngineConfig(), Qwen3Config.from_dict(SMALL), torch.float32, 1000, OneDevice())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""The operations between the matrix products, in plain PyTorch: what they compute is meant to be read here.
+
+`nanoinfer/kernels/` holds the same operations as fused GPU kernels behind the same methods. Results are rounded to
+the model's dtype at the same places, so that both give the same numbers up to the order of a sum.
+
+This file knows nothing of layers, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class LayerCache(NamedTuple):
+    """One layer's KV cache: `blocks` in the layout its attention backend reads, and two views of the same memory,
+    `key` and `value` [num_slots, kv_heads, head_dim], that a token's slot is written through."""
+
+    blocks: Tensor
+    key: Tensor
+    value: Tensor
+
+
+class Ops(Protocol):
+    """What a decoder layer does besides matrix products and attention."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019), in float32 inside."""
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """Adds x to `residual` in place, and returns the normalised sum."""
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """silu(gate) * up of [num_tokens, 2 * n], as [num_tokens, n] (Shazeer, 2020)."""
+
+    def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Any:
+        """What `norm_rotate_store` needs of the rotary tables [max_positions, head_dim] for tokens at `positions`."""
+
+    def norm_rotate_store(
+        self,
+        qkv: Tensor,
+        q_weight: Tensor,
+        k_weight: Tensor,
+        eps: float,
+        rotation: Any,
+        slot_mapping: Tensor,
+        cache: LayerCache,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Normalise and rotate queries and keys, and write keys and values to their slots of the cache.
+
+        Args:
+            qkv: [num_tokens, (heads + 2 * kv_heads) * head_dim]; may be overwritten.
+            q_weight: [head_dim], of the norm of each query head; `k_weight` of each key head.
+            k_weight: see `q_weight`.
+            eps: of both norms.
+            rotation: from `rotation()`.
+            slot_mapping: [num_tokens], the cache slot of each token; a negative one is not written.
+            cache: this layer's.
+
+        Returns:
+            query [num_tokens, heads, head_dim], key and value [num_tokens, kv_heads, head_dim].
+        """
+
+
+class TorchOps:
+    """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return F.rms_norm(x, weight.shape, weight, eps)
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return F.rms_norm(residual.add_(x), weight.shape, weight, eps)
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)  # broadcast over heads, the same in all layers
+
+    def norm_rotate_store(
+        self,
+        qkv: Tensor,
+        q_weight: Tensor,
+        k_weight: Tensor,
+        eps: float,
+        rotation: Any,
+        slot_mapping: Tensor,
+        cache: LayerCache,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        kv_heads, head_dim = cache.key.shape[1:]
+        heads = qkv.view(len(qkv), -1, head_dim)
+        q, k, v = torch.split_with_sizes(heads, (heads.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)
+        q = rotate(self.rms_norm(q, q_weight, eps), *rotation)
+        k = rotate(self.rms_norm(k, k_weight, eps), *rotation)
+        slots = slot_mapping.long()
+        cache.key.index_copy_(0, slots, k)
+        cache.value.index_copy_(0, slots, v)
+        return q, k, v
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each channel pair of x [num_tokens, heads, head_dim] by its token's angle, in float32 inside."""
+    first, second = x.chunk(2, dim=-1)
+    swapped = torch.cat((second, first), dim=-1)  # cos and sin are float32, so all products are
+    return torch.addcmul(x * cos, swapped, sin).to(x.dtype)

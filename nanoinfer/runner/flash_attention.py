@@ -1,0 +1,84 @@
+"""FlashAttention-2 (Dao, 2023) with its paged KV cache: the calls that nano-vLLM makes.
+
+The cache of a layer is [2, num_blocks, block_size, kv_heads, head_dim]: all keys, then all values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache
+from torch import Tensor
+
+from nanoinfer.models.ops import LayerCache
+from nanoinfer.runner.attention import AttentionBatch
+
+
+@dataclass(frozen=True, slots=True)
+class FlashMetadata:
+    """`key_starts` [rows + 1] are the contexts' ends one after the other, for rows of several queries; `block_tables`
+    is None where no context lies in the cache. A decode step needs `context_lengths` and `block_tables` alone."""
+
+    is_decode: bool
+    query_starts: Tensor
+    context_lengths: Tensor
+    block_tables: Tensor | None
+    block_size: int
+    key_starts: Tensor | None = None
+    longest_query: int = 1
+    longest_context: int = 1
+
+
+class FlashAttention:
+    """The backend for bfloat16 on a recent NVIDIA GPU."""
+
+    name = "flash_attn"
+    block_multiple = 256  # of the library's paged kernels
+    in_graphs = True
+
+    def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
+        return (2, num_blocks, block_size, num_kv_heads, head_dim)
+
+    def views(self, blocks: Tensor) -> LayerCache:
+        return LayerCache(blocks, *blocks.flatten(1, 2).unbind(0))
+
+    def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> FlashMetadata:  # noqa: ARG002
+        if batch.is_decode:
+            return FlashMetadata(True, batch.query_starts, batch.context_lengths, batch.block_tables, batch.block_size)
+        key_starts = torch.zeros_like(batch.query_starts)
+        torch.cumsum(batch.context_lengths, dim=0, dtype=torch.int32, out=key_starts[1:])
+        return FlashMetadata(
+            is_decode=False,
+            query_starts=batch.query_starts,
+            context_lengths=batch.context_lengths,
+            block_tables=batch.block_tables if batch.has_cached_context else None,
+            block_size=batch.block_size,
+            key_starts=key_starts,
+            longest_query=max(batch.query_lens),
+            longest_context=max(batch.context_lens),
+        )
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: FlashMetadata) -> Tensor:
+        if metadata.is_decode:
+            out: Tensor = flash_attn_with_kvcache(
+                query.unsqueeze(1),
+                *cache.blocks.unbind(0),
+                cache_seqlens=metadata.context_lengths,
+                block_table=metadata.block_tables,
+                causal=True,
+            )
+            return out.squeeze(1)
+        if metadata.block_tables is not None:
+            key, value = cache.blocks.unbind(0)
+        return flash_attn_varlen_func(
+            query,
+            key,
+            value,
+            metadata.query_starts,
+            metadata.key_starts,
+            metadata.longest_query,
+            metadata.longest_context,
+            causal=True,
+            block_table=metadata.block_tables,
+        )

@@ -1,0 +1,71 @@
+"""A step that was started: its tokens when they are there, and how long it took.
+
+On a GPU starting is quick and the result comes later; on the CPU the work is done by the time it is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Done:
+    """A step the CPU has computed.
+
+    Attributes:
+        timing: seconds in "launch"; here that is the whole computation.
+        graph_size: None: the CPU has no CUDA graphs.
+    """
+
+    graph_size: int | None = None
+
+    def __init__(self, token_ids: list[int], seconds: float) -> None:
+        self.token_ids = token_ids
+        self.timing = {"launch": seconds}
+
+    def result(self) -> list[int]:
+        """One sampled id for each row."""
+        return self.token_ids
+
+
+class Slot:
+    """What one step in flight needs: two CUDA events and pinned memory for its tokens. Used again for later steps."""
+
+    def __init__(self, max_rows: int) -> None:
+        self.start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self.end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self.tokens = torch.zeros(max_rows, dtype=torch.int64, pin_memory=True)
+
+
+class InFlight:
+    """A step that the GPU is computing or will compute.
+
+    Args:
+        slot: where its events and tokens are.
+        sampled: [rows] ids on the device; copied to the host behind everything that was enqueued so far.
+        graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
+        check: called while waiting; raises when the result can no longer come.
+
+    Attributes:
+        timing: seconds: "launch", set by the runner, and after `result()` "gpu", from the moment the device could begin
+            to the sampled tokens.
+    """
+
+    def __init__(self, slot: Slot, sampled: Tensor, graph_size: int | None, check: Callable[[], None]) -> None:
+        self.slot = slot
+        self.count = len(sampled)
+        self.graph_size = graph_size
+        self.check = check
+        self.timing: dict[str, float] = {}
+        slot.tokens[: self.count].copy_(sampled, non_blocking=True)
+        slot.end.record()
+
+    def result(self) -> list[int]:
+        """Wait for the device; one sampled id for each row."""
+        while not self.slot.end.query():  # type: ignore[no-untyped-call]
+            self.check()
+        self.timing["gpu"] = self.slot.start.elapsed_time(self.slot.end) / 1e3
+        token_ids: list[int] = self.slot.tokens[: self.count].tolist()
+        return token_ids

@@ -1,0 +1,70 @@
+"""Paged attention by our own Triton kernels: any NVIDIA GPU, float32 and bfloat16, blocks of any multiple of 16 slots.
+
+The cache of a layer is [2, num_blocks, block_size, kv_heads, head_dim]: all keys, then all values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nanoinfer.kernels.paged_decode import paged_decode
+from nanoinfer.kernels.paged_prefill import paged_prefill
+from nanoinfer.models.ops import LayerCache
+from nanoinfer.runner.attention import AttentionBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TritonMetadata:
+    """The batch, and the longest query and context, which decide how much runs in parallel. In a decode step the
+    longest context is what the block tables could hold: a captured graph serves every length up to it."""
+
+    batch: AttentionBatch
+    longest_query: int
+    longest_context: int
+
+
+class TritonAttention:
+    """The backend for GPUs without flash-attn, for float32, and for small blocks."""
+
+    name = "triton"
+    block_multiple = 16  # tensor cores multiply tiles of 16
+    in_graphs = True
+
+    def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
+        return (2, num_blocks, block_size, num_kv_heads, head_dim)
+
+    def views(self, blocks: Tensor) -> LayerCache:
+        return LayerCache(blocks, *blocks.flatten(1, 2).unbind(0))
+
+    def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> TritonMetadata:  # noqa: ARG002
+        if batch.is_decode:
+            return TritonMetadata(batch, 1, batch.block_tables.shape[1] * batch.block_size)
+        return TritonMetadata(batch, max(batch.query_lens), max(batch.context_lens))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: TritonMetadata) -> Tensor:  # noqa: ARG002
+        batch, scale = metadata.batch, query.shape[-1] ** -0.5
+        if metadata.longest_query == 1:
+            return paged_decode(
+                query,
+                cache.key,
+                cache.value,
+                batch.block_tables,
+                batch.context_lengths,
+                batch.block_size,
+                metadata.longest_context,
+                scale,
+            )
+        return paged_prefill(
+            query,
+            cache.key,
+            cache.value,
+            batch.block_tables,
+            batch.query_starts,
+            batch.context_lengths,
+            metadata.longest_query,
+            batch.block_size,
+            scale,
+        )
