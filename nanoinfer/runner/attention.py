@@ -95,7 +95,8 @@ def make_backend(name: str, device: torch.device, dtype: torch.dtype, block_size
         ValueError: an unknown name, or a backend that cannot serve this; says why and what to do.
     """
     if name == "auto":
-        name = next(known for known in BACKENDS if not obstacle(known, device, dtype, block_size))
+        fastest_first = list(BACKENDS) if device.type == "cuda" else ["torch"]
+        name = next(known for known in fastest_first if not obstacle(known, device, dtype, block_size))
     if name not in BACKENDS:
         raise ValueError(f"attention_backend must be one of {', '.join(('auto', *BACKENDS))}, got {name!r}")
     reason = obstacle(name, device, dtype, block_size)

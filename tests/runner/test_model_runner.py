@@ -277,7 +277,6 @@ def test_no_room_for_one_block_gives_the_numbers():
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"tensor_parallel_size": 2}, "tensor_parallel_size=2"),
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda"),
         ({"attention_backend": "nope"}, "attention_backend"),
     ],
