@@ -1,25 +1,18 @@
 """From logits to one token per sequence: greedy, temperature, top-k, top-p, with a seed for each request.
 
 Sampling is a race: token i finishes after an exponential time of rate p_i, and the first one home is drawn with
-probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are a pure function
-of (request seed, number of completion tokens, token id), so there is no generator whose state batching, chunking,
-preemption or a lost step could disturb.
+probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are in `draws.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence as Seq
 
 import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
-
-MIN_TEMPERATURE = 1e-10  # below this a temperature is 0 in float32 arithmetic, and 0/0 would be nan
-GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer, likewise the next two
-MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+from nanoinfer.runner.draws import MIN_TEMPERATURE, exponential, request_key, splitmix64
 
 
 class Sampler:
@@ -49,8 +42,10 @@ class Sampler:
         scaled = (logits - logits.max(dim=-1, keepdim=True).values) / temperature.unsqueeze(1)
         top_k = [p.top_k if p.top_k > 0 else logits.shape[1] for p in params]
         candidates, token_ids = keep_likely(scaled, top_k, [p.top_p for p in params])
-        keys = torch.tensor([draw_key(self.seed, seq) for seq in seqs], device=logits.device)
-        finish_times = exponential(keys.unsqueeze(1), token_ids)
+        keys = [request_key(self.seed, seq.sampling_params.seed, seq.seq_id) for seq in seqs]
+        numbers = [seq.num_completion_tokens for seq in seqs]
+        draw_keys = splitmix64(*torch.tensor((keys, numbers), device=logits.device))
+        finish_times = exponential(splitmix64(draw_keys.unsqueeze(1), token_ids))
         winners = (candidates - finish_times.log()).argmax(dim=-1, keepdim=True)
         return token_ids.gather(1, winners).squeeze(1)
 
@@ -70,30 +65,3 @@ def keep_likely(scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[T
     before = probs.cumsum(dim=-1) - probs  # of all more likely tokens; 0 for the first, which therefore stays
     enough = before >= torch.tensor(top_p, device=scaled.device).unsqueeze(1)
     return values.masked_fill(enough, -torch.inf), token_ids
-
-
-def draw_key(engine_seed: int, seq: Sequence) -> int:
-    """Signed 64-bit key of a sequence's next draw, the same in every process."""
-    seed = seq.sampling_params.seed
-    source = f"engine {engine_seed} request {seq.seq_id}" if seed is None else f"seed {seed}"
-    digest = hashlib.blake2b(f"{source} draw {seq.num_completion_tokens}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-def exponential(keys: Tensor, counters: Tensor) -> Tensor:
-    """Exponential(1) draws, float32, finite and above 0, from int64 keys and counters that broadcast.
-
-    The bits are SplitMix64 (Steele, Lea and Flood, 2014), started at the key: the counter-th output. 53 of them
-    make a uniform number of at least 2^-53, so its logarithm is finite.
-    """
-    bits = keys + (counters + 1) * GOLDEN  # int64 arithmetic wraps around
-    bits = (bits ^ logical_shift(bits, 30)) * MIX_1
-    bits = (bits ^ logical_shift(bits, 27)) * MIX_2
-    bits = bits ^ logical_shift(bits, 31)
-    uniform = (logical_shift(bits, 11) + 1).float() * 2.0**-53
-    return -torch.log1p(-uniform.clamp(max=1 - 2.0**-24))
-
-
-def logical_shift(bits: Tensor, count: int) -> Tensor:
-    """Shift int64 right and fill with zeros; torch's own shift repeats the sign."""
-    return (bits >> count) & ((1 << (64 - count)) - 1)
