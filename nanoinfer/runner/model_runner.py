@@ -8,7 +8,7 @@ knows arrays and no sequences, so that all ranks of a shared model can do the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -36,6 +36,8 @@ from nanoinfer.runner.threads import one_thread
 CORE_CACHE_BYTES = 8 << 20  # a layer this small stays in a core's cache, so a second core has little to fetch
 SHORT_STEP_TOKENS = 8
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+Draw = Callable[..., Tensor]  # see sampler.sample
 
 
 class ModelRunner:
@@ -67,7 +69,7 @@ class ModelRunner:
         self.block_size = config.kvcache_block_size
         self.max_model_len = min(config.max_model_len, self.model_config.max_position_embeddings)
         self.backend = make_backend(config.attention_backend, self.device, self.dtype, self.block_size)
-        self.ops = make_ops(self.device, self.backend.name)
+        self.ops, self.draw = make_kernels(self.device, self.backend.name)
         self.on_gpu = self.device.type == "cuda"
         held_before = torch.cuda.memory_allocated(self.device) if self.on_gpu else 0
         self.sampled_in: dict[int, int] = {}  # the row each sequence had in the last step
@@ -243,7 +245,8 @@ class ModelRunner:
 
     def sample(self, logits: Tensor, tensors: Mapping[str, Tensor]) -> None:
         """Draw a token for each row from the whole vocabulary, into `self.sampled`."""
-        self.sampled[: len(logits)] = sampler.sample(logits, tensors)
+        own = {name: tensors[name] for name in ("temperatures", "keys", "draws")}
+        self.draw(logits, **own, out=self.sampled[: len(logits)])
 
     def threads(self, plan: StepPlan) -> AbstractContextManager[None]:
         """One thread for the short steps of a small model on the CPU: more would mostly wait for each other."""
@@ -285,14 +288,15 @@ def resolve_pending(token_ids: Tensor, sampled: Tensor) -> Tensor:
     return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
 
-def make_ops(device: torch.device, backend: str) -> Ops:
-    """Fused kernels where Triton runs, plain PyTorch elsewhere and beside the plain backend."""
+def make_kernels(device: torch.device, backend: str) -> tuple[Ops, Draw]:
+    """Everything between matrix products and attention, and the draw of a token: fused kernels where Triton runs,
+    plain PyTorch elsewhere and beside the plain backend."""
     if backend == "torch" or not (device.type == "cuda" or interpreted(backend)):
-        return TorchOps()
+        return TorchOps(), sampler.sample
     from nanoinfer.kernels.ops import TritonOps
+    from nanoinfer.kernels.sampling import sample
 
-    ops: Ops = TritonOps()
-    return ops
+    return TritonOps(), sample
 
 
 def resolve_device(name: str, rank: int = 0) -> torch.device:

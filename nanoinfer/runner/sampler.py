@@ -1,20 +1,16 @@
 """From logits to one token per sequence: greedy, temperature, top-k, top-p, with a seed for each request.
 
 Sampling is a race: token i finishes after an exponential time of rate p_i, and the first one home is drawn with
-probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are a pure function
-of (request key, number of completion tokens, token id), so there is no generator whose state batching, chunking,
-preemption or a lost step could disturb.
+probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are in `draws.py`.
 
 This is the reference; `nanoinfer/kernels/sampling.py` runs the same race, with the same numbers, on a GPU.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,11 +19,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
-
-MIN_TEMPERATURE = 1e-10  # below this a temperature is 0 in float32 arithmetic, and 0/0 would be nan
-GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer, likewise the next two
-MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+from nanoinfer.runner.draws import MIN_TEMPERATURE, exponential, request_key, splitmix64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +42,7 @@ def sampling_arrays(seqs: Seq[Sequence], engine_seed: int, rows: int = 0) -> dic
     params = [seq.sampling_params for seq in seqs]
     padding = [0] * (rows - len(seqs))
     temperatures = [max(p.temperature, MIN_TEMPERATURE) if p.temperature > 0 else 0 for p in params]
-    keys = [
-        request_key(engine_seed, seq.seq_id) if p.seed is None else seeded_key(p.seed)
-        for seq, p in zip(seqs, params, strict=True)
-    ]
+    keys = [request_key(engine_seed, p.seed, seq.seq_id) for seq, p in zip(seqs, params, strict=True)]
     draws = [len(seq.token_ids) - seq.num_prompt_tokens for seq in seqs]
     return {
         "temperatures": np.array(temperatures + padding, np.float32),
@@ -69,40 +58,49 @@ def filters_of(seqs: Seq[Sequence]) -> Filters | None:
     return Filters(rows, [params[i].top_k for i in rows], [params[i].top_p for i in rows]) if rows else None
 
 
-def sample(logits: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, out: Tensor | None = None) -> Tensor:
     """One token id [rows], int64, for each row of logits [rows, vocab_size], from the whole vocabulary.
 
     Args:
         logits: any dtype; not changed.
-        inputs: the arrays of `sampling_arrays`, on the device of the logits.
+        temperatures: as `sampling_arrays` gives it, and so are `keys` and `draws`, on the device of the logits.
+        keys: see `temperatures`.
+        draws: see `temperatures`.
+        out: [rows], where the ids go; a new tensor when None.
     """
     tokens = logits.argmax(dim=-1)
-    rows = (inputs["temperatures"] > 0).nonzero().squeeze(1)
+    rows = (temperatures > 0).nonzero().squeeze(1)
     if len(rows):
-        tokens[rows] = race(logits[rows], {name: tensor[rows] for name, tensor in inputs.items()})
-    return tokens
+        tokens[rows] = race(logits[rows], temperatures[rows], keys[rows], draws[rows])
+    return tokens if out is None else out.copy_(tokens)
 
 
 def sample_filtered(logits: Tensor, inputs: Mapping[str, Tensor], filters: Filters) -> Tensor:
     """As `sample`, for the rows that `filters` names alone: their tokens [len(filters.rows)]."""
     rows = torch.tensor(filters.rows, device=logits.device)
-    own = {name: tensor[rows] for name, tensor in inputs.items()}
-    return race(logits[rows], own, filters.top_k, filters.top_p)
+    own = (inputs[name][rows] for name in ("temperatures", "keys", "draws"))
+    return race(logits[rows], *own, filters.top_k, filters.top_p)
 
 
 def race(
-    logits: Tensor, inputs: Mapping[str, Tensor], top_k: list[int] | None = None, top_p: list[float] | None = None
+    logits: Tensor,
+    temperatures: Tensor,
+    keys: Tensor,
+    draws: Tensor,
+    top_k: list[int] | None = None,
+    top_p: list[float] | None = None,
 ) -> Tensor:
     """Random tokens [rows] for logits [rows, vocab_size] of rows with a temperature."""
     logits = logits.float()
     # Taking the maximum off first keeps tiny temperatures from overflowing: the best token stays at 0.
-    scaled = (logits - logits.max(dim=-1, keepdim=True).values) / inputs["temperatures"].unsqueeze(1)
+    best = logits.max(dim=-1, keepdim=True).values
+    scaled = (logits - best) / temperatures.clamp(min=MIN_TEMPERATURE).unsqueeze(1)
     if top_k is None or top_p is None:
         candidates, token_ids = scaled, torch.arange(scaled.shape[1], device=scaled.device).expand_as(scaled)
     else:
         candidates, token_ids = keep_likely(scaled, top_k, top_p)
-    streams = splitmix64(inputs["keys"], inputs["draws"])
-    finish_times = exponential(streams.unsqueeze(1), token_ids)
+    draw_keys = splitmix64(keys, draws)
+    finish_times = exponential(splitmix64(draw_keys.unsqueeze(1), token_ids))
     winners = (candidates - finish_times.log()).argmax(dim=-1, keepdim=True)
     return token_ids.gather(1, winners).squeeze(1)
 
@@ -121,45 +119,3 @@ def keep_likely(scaled: Tensor, top_k: list[int], top_p: list[float]) -> tuple[T
     before = probs.cumsum(dim=-1) - probs  # of all more likely tokens; 0 for the first, which therefore stays
     enough = before >= torch.tensor(top_p, device=scaled.device).unsqueeze(1)
     return values.masked_fill(enough, -torch.inf), token_ids
-
-
-@lru_cache(maxsize=1 << 14)
-def request_key(engine_seed: int, seq_id: int) -> int:
-    """Signed 64-bit key of a request without a seed, the same in every process."""
-    return hashed(f"engine {engine_seed} request {seq_id}")
-
-
-@lru_cache(maxsize=1 << 14)
-def seeded_key(seed: int) -> int:
-    """Signed 64-bit key of a request with a seed, whatever its engine and id."""
-    return hashed(f"seed {seed}")
-
-
-def hashed(source: str) -> int:
-    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def splitmix64(keys: Tensor, counters: Tensor) -> Tensor:
-    """Output number `counters` of SplitMix64 (Steele, Lea and Flood, 2014) started at `keys`; int64, broadcast.
-
-    A request's key started so gives one stream key for each of its draws, and each of these, started so again, one
-    number for each token id.
-    """
-    bits = keys + (counters + 1) * GOLDEN  # int64 arithmetic wraps around
-    bits = (bits ^ logical_shift(bits, 30)) * MIX_1
-    bits = (bits ^ logical_shift(bits, 27)) * MIX_2
-    return bits ^ logical_shift(bits, 31)
-
-
-def exponential(keys: Tensor, counters: Tensor) -> Tensor:
-    """Exponential(1) draws, float32, finite and above 0, from int64 keys and counters that broadcast.
-
-    53 of the bits make a uniform number of at least 2^-53, so its logarithm is finite.
-    """
-    uniform = (logical_shift(splitmix64(keys, counters), 11) + 1).float() * 2.0**-53
-    return -torch.log1p(-uniform.clamp(max=1 - 2.0**-24))
-
-
-def logical_shift(bits: Tensor, count: int) -> Tensor:
-    """Shift int64 right and fill with zeros; torch's own shift repeats the sign."""
-    return (bits >> count) & ((1 << (64 - count)) - 1)

@@ -8,7 +8,7 @@ import torch
 
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.runner import sampler
-from nanoinfer.runner.sampler import exponential, request_key, seeded_key
+from nanoinfer.runner.draws import exponential, request_key, splitmix64
 from nanoinfer.sampling_params import SamplingParams
 
 
@@ -21,7 +21,7 @@ def sequence(seq_id=0, completion=0, **params) -> Sequence:
 def sample(logits, *seqs, seed=0):
     logits = torch.as_tensor(logits)
     inputs = {name: torch.from_numpy(array) for name, array in sampler.sampling_arrays(seqs, seed).items()}
-    tokens, filters = sampler.sample(logits, inputs), sampler.filters_of(seqs)
+    tokens, filters = sampler.sample(logits, **inputs), sampler.filters_of(seqs)
     if filters:
         tokens[filters.rows] = sampler.sample_filtered(logits, inputs, filters)
     return tokens.tolist()
@@ -131,21 +131,49 @@ def test_the_engine_seed_moves_unseeded_requests_only():
 
 def test_draws_are_the_same_in_every_process():
     """Pinned numbers: they would change with the interpreter's hash seed, or with a careless edit."""
-    assert request_key(0, 3) == -5525022569112028491
-    assert seeded_key(42) == -5300457895935351363
+    assert request_key(0, None, 3) == -5525022569112028491
+    assert request_key(0, 42, 3) == request_key(7, 42, 8) == -5300457895935351363
     assert draws([0.0] * 1000, n=6, seed=42) == [861, 150, 648, 316, 526, 36]
 
 
-def test_random_bits_are_splitmix64():
-    """The published generator, in plain Python, gives the same numbers."""
-    mask, state, expected = (1 << 64) - 1, 1234567, []
-    for _ in range(5):
+def published_splitmix64(state, count):
+    """The generator as published: a state that moves on, in plain Python."""
+    mask = (1 << 64) - 1
+    for _ in range(count):
         state = (state + 0x9E3779B97F4A7C15) & mask
         z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        expected.append(-math.log1p(-(((z ^ (z >> 31)) >> 11) + 1) / 2**53))
-    ours = exponential(torch.tensor([1234567]), torch.arange(5))
-    assert ours.tolist() == pytest.approx(expected, rel=1e-5)
+        yield z ^ (z >> 31)
+
+
+def test_random_bits_are_splitmix64():
+    for key in (1234567, -1, -(2**63), request_key(0, 42, 0)):
+        ours = splitmix64(torch.tensor([key]), torch.arange(5))
+        assert [bits % 2**64 for bits in ours.tolist()] == list(published_splitmix64(key % 2**64, 5))
+
+
+def test_a_draw_races_the_numbers_of_its_own_key():
+    """Request key, then draw number, then token id, each an output of the published generator."""
+    for draw in range(3):
+        *_, draw_key = published_splitmix64(request_key(0, 9, 0) % 2**64, draw + 1)
+        times = [-math.log1p(-((bits >> 11) + 1) / 2**53) for bits in published_splitmix64(draw_key, 1000)]
+        bits = splitmix64(torch.tensor([draw_key - 2**64 * (draw_key >> 63)]), torch.arange(1000))
+        assert exponential(bits).tolist() == pytest.approx(times, rel=1e-4)
+        assert sample(torch.zeros(1, 1000), sequence(completion=draw, seed=9)) == [times.index(min(times))]
+
+
+def test_streams_of_draws_and_of_requests_are_unrelated():
+    """Neighbouring keys and draw numbers: no correlation, no repeated number, uniform bits."""
+    keys = torch.tensor([request_key(0, seed, 0) for seed in range(8)] + list(range(8)))
+    draw_keys = splitmix64(keys.unsqueeze(1), torch.arange(16)).flatten()
+    bits = splitmix64(draw_keys.unsqueeze(1), torch.arange(1000))
+    assert bits.unique().numel() == bits.numel()
+    times = exponential(bits).double()
+    correlations = torch.corrcoef(times) - torch.eye(len(times))
+    assert correlations.abs().max() < 6 / math.sqrt(1000)
+    assert abs(correlations.mean().item()) < 1e-3
+    for bit in range(64):
+        assert abs(((bits >> bit) & 1).double().mean().item() - 0.5) < 4 * 0.5 / math.sqrt(bits.numel())
 
 
 def key_of_bits(z):
@@ -162,13 +190,13 @@ def key_of_bits(z):
 
 def test_the_smallest_and_the_largest_draw_are_finite_and_positive():  # B71
     extremes = torch.tensor([key_of_bits(0), key_of_bits((1 << 64) - 1)])
-    smallest, largest = exponential(extremes, torch.zeros(2, dtype=torch.int64)).tolist()
+    smallest, largest = exponential(splitmix64(extremes, torch.zeros(2, dtype=torch.int64))).tolist()
     assert smallest == pytest.approx(2.0**-53, rel=1e-3, abs=0)
     assert 16 < largest < math.inf
 
 
 def test_a_million_draws_are_finite_and_positive():  # B71
-    times = exponential(torch.tensor([[7]]), torch.arange(10**6).unsqueeze(0))
+    times = exponential(splitmix64(torch.tensor([7]), torch.arange(10**6)))
     assert torch.isfinite(times).all()
     assert torch.isfinite(times.log()).all()
     assert abs(times.mean().item() - 1) < 0.01

@@ -1,0 +1,137 @@
+"""One token for each row of logits, greedy or drawn, in two passes: over pieces of the vocabulary, then over pieces.
+
+The draw is the race of `runner/sampler.py` with the numbers of `runner/draws.py`, bit for bit up to the uniform number.
+Logits are read once, and nothing of their size is written. A piece takes its own maximum off its logits, and the
+second pass puts the pieces back on one scale, so that small temperatures lose no precision.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nanoinfer.runner import draws as numbers
+
+UNSIGNED = (1 << 64) - 1
+GOLDEN = tl.constexpr(numbers.GOLDEN & UNSIGNED)
+MIX_1 = tl.constexpr(numbers.MIX_1 & UNSIGNED)
+MIX_2 = tl.constexpr(numbers.MIX_2 & UNSIGNED)
+MIN_TEMPERATURE = tl.constexpr(numbers.MIN_TEMPERATURE)
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+# Tokens of one piece: small ones spread a few rows over the whole GPU, large ones spend less on finding a maximum.
+FEW_ROWS, SMALL_PIECE, LARGE_PIECE = 16, 1024, 4096
+
+
+def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, out: Tensor | None = None) -> Tensor:
+    """One token id for each row: the first of the largest logits where the temperature is 0, else a draw.
+
+    Args:
+        logits: [rows, vocab], bfloat16 or float32, contiguous along the vocabulary.
+        temperatures: float32 [rows].
+        keys: int64 [rows]: the requests' keys, see `draws.request_key`.
+        draws: int64 [rows]: the number of each request's draw, from 0.
+        out: int64 [rows], where the tokens go; a new tensor when None.
+
+    Returns:
+        int64 [rows].
+    """
+    rows, vocab = logits.shape
+    piece = SMALL_PIECE if rows <= FEW_ROWS else LARGE_PIECE
+    pieces = triton.cdiv(vocab, piece)
+    scales = torch.empty((2, rows, pieces), dtype=torch.float32, device=logits.device)
+    tokens = torch.empty((rows, pieces), dtype=torch.int32, device=logits.device)
+    if out is None:
+        out = torch.empty(rows, dtype=torch.int64, device=logits.device)
+    parameters = temperatures, keys, draws
+    _race_in_pieces[(pieces, rows)](logits, *parameters, scales[0], scales[1], tokens, logits.stride(0), vocab, piece)
+    block = triton.next_power_of_2(pieces)
+    _race_of_pieces[(rows,)](temperatures, scales[0], scales[1], tokens, out, pieces, block, num_warps=1)
+    return out
+
+
+@triton.jit
+def _race_in_pieces(
+    logits_ptr: tl.tensor,
+    temperatures_ptr: tl.tensor,
+    keys_ptr: tl.tensor,
+    draws_ptr: tl.tensor,
+    shifts_ptr: tl.tensor,
+    scores_ptr: tl.tensor,
+    tokens_ptr: tl.tensor,
+    logits_stride: int,
+    vocab: int,
+    PIECE: tl.constexpr,
+):
+    """The winner of one piece of a row: its token, its score, and the logit that the scores are relative to."""
+    row = tl.program_id(1).to(tl.int64)
+    start = tl.program_id(0) * PIECE
+    tokens = start + tl.arange(0, PIECE)
+    places = logits_ptr + row * logits_stride + tokens
+    scores = tl.load(places, mask=tokens < vocab, other=float("-inf")).to(tl.float32)
+    temperature = tl.load(temperatures_ptr + row)
+    shift = tl.full([], 0.0, tl.float32)
+    if temperature > 0:
+        shift = tl.max(scores, axis=0)
+        draw_key = _splitmix64(tl.load(keys_ptr + row).to(tl.uint64), tl.load(draws_ptr + row).to(tl.uint64))
+        log_times = _log2_exponential(_splitmix64(draw_key, tokens.to(tl.uint64)))
+        scores = (scores - _finite(shift)) * _sharpness(temperature) - log_times
+    score, winner = tl.max(scores, axis=0, return_indices=True)
+    place = row * tl.num_programs(0) + tl.program_id(0)
+    tl.store(shifts_ptr + place, shift)
+    tl.store(scores_ptr + place, score)
+    tl.store(tokens_ptr + place, start + winner)
+
+
+@triton.jit
+def _race_of_pieces(
+    temperatures_ptr: tl.tensor,
+    shifts_ptr: tl.tensor,
+    scores_ptr: tl.tensor,
+    tokens_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    pieces: int,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    places = row * pieces + columns
+    shifts = tl.load(shifts_ptr + places, mask=columns < pieces, other=float("-inf"))
+    scores = tl.load(scores_ptr + places, mask=columns < pieces, other=float("-inf"))
+    shifts = (shifts - _finite(tl.max(shifts, axis=0))) * _sharpness(tl.load(temperatures_ptr + row))
+    winner = tl.argmax(scores + shifts, axis=0)
+    tl.store(out_ptr + row, tl.load(tokens_ptr + row * pieces + winner).to(tl.int64))
+
+
+@triton.jit
+def _sharpness(temperature: tl.tensor):
+    """Scores are in units of log 2: the race then needs base-2 logarithms only."""
+    return LOG2_E / tl.maximum(temperature, MIN_TEMPERATURE)
+
+
+@triton.jit
+def _finite(shift: tl.tensor):
+    """0 for the maximum of a piece that has no candidate, which may be taken off -inf."""
+    return tl.where(shift == float("-inf"), 0.0, shift)
+
+
+@triton.jit
+def _splitmix64(key: tl.tensor, counter: tl.tensor):
+    """`draws.splitmix64` in unsigned arithmetic."""
+    bits = key + GOLDEN + counter * GOLDEN
+    bits = (bits ^ (bits >> 30)) * MIX_1
+    bits = (bits ^ (bits >> 27)) * MIX_2
+    return bits ^ (bits >> 31)
+
+
+@triton.jit
+def _log2_exponential(bits: tl.tensor):
+    """Base-2 logarithm of `draws.exponential`, up to a constant that all tokens share.
+
+    There is no log1p: below 2^-5 the series of -log(1 - u) is exact to float32, above it 1 - u loses little.
+    """
+    uniform = tl.minimum(((bits >> 11) + 1).to(tl.float32) * 2.0**-53, 1 - 2.0**-24)
+    small = uniform * (1 + uniform * (1 / 2 + uniform * (1 / 3 + uniform * (1 / 4))))
+    return tl.log2(tl.where(uniform < 2.0**-5, small * LOG2_E, -tl.log2(1 - uniform)))
