@@ -32,6 +32,8 @@ class EngineConfig:
         attention_backend: "auto" or the name of a backend.
         policy: the scheduling policy, "prefill_first" or "mixed".
         enable_prefix_caching: let requests share KV blocks of equal prefixes.
+        overlap: schedule the next step while the device computes this one, before its tokens are known; False waits for
+            them, None chooses (True on a GPU). Outputs are the same; `docs/why.md` tells what differs.
         load_format: "auto" reads the checkpoint, "dummy" draws random weights.
         seed: of everything random in this engine.
         eos: ids that end a sequence.
@@ -56,6 +58,7 @@ class EngineConfig:
     attention_backend: str = "auto"
     policy: str = "prefill_first"
     enable_prefix_caching: bool = True
+    overlap: bool | None = None
     load_format: str = "auto"
     seed: int = 0
     eos: tuple[int, ...] = ()
@@ -101,6 +104,8 @@ class EngineConfig:
         for name in self.FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.overlap is not None and not isinstance(self.overlap, bool):
+            raise ValueError(f"overlap must be True, False or None, got {self.overlap!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON-ready values."""

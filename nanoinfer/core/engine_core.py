@@ -1,67 +1,75 @@
-"""The step loop without a model: schedule, run, postprocess, record.
+"""The step loop without a model: schedule, launch, wait, take in the tokens, record.
 
 The real engine and the simulator both drive this class; they differ only in the runner and the
 clock they hand it. It owns request ids, the scheduler and the trace being recorded. It knows
 token ids, no text, and it imports no torch.
+
+    plain       | schedule n | device n | take in n | schedule n+1 | device n+1 | ...
+
+    overlapped  | schedule n+1, launch | wait for n | take in n | schedule n+2, launch | ...
+    the device  |----------- n -----------|--------------- n+1 --------------|---- ...
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from nanoinfer import __version__
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.interrupt import uninterrupted
+from nanoinfer.core.pending import Flight, as_runner
 from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.recording import Recording
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.sampling_params import SamplingParams
-from nanoinfer.trace.recorder import NULL_RECORDER, Recorder, TraceRecorder
 from nanoinfer.trace.state import snapshot
-from nanoinfer.trace.steps import Step, columns_of
-from nanoinfer.trace.trace import Header, OnStep, Request, Trace
-
-
-class Runner(Protocol):
-    """Computes a plan: one sampled token id per row (that of a middle chunk is ignored)."""
-
-    def run(self, plan: StepPlan) -> list[int]: ...
+from nanoinfer.trace.trace import Header, OnStep, Trace
 
 
 class EngineCore:
     """Owns the requests of one engine and advances them step by step.
 
     Args:
-        config: resolved settings.
-        runner: computes a plan.
+        config: resolved settings; `overlap` chooses the loop, None means plain.
+        runner: computes plans, by `launch` (see `Runner`) or, without that, by `run(plan) -> token ids`.
         clock: the time in `clock_unit`s; only differences matter.
         device: what the trace header says the run was on.
+
+    Raises:
+        TypeError: `overlap` with a scheduler that cannot (see `can_overlap`).
     """
 
     def __init__(
         self,
         config: EngineConfig,
-        runner: Runner,
+        runner: Any,
         clock: Callable[[], float],
         clock_unit: str,
         device: str,
         scheduler_cls: type[Scheduler] = Scheduler,
         block_manager_cls: type[BlockManager] = BlockManager,
     ) -> None:
+        if config.overlap and not can_overlap(scheduler_cls):
+            raise TypeError(
+                f"overlap=True needs a scheduler whose advance() and resolve() do what its postprocess() does, and "
+                f"{scheduler_cls.__name__} has a postprocess() of its own; give it both, or set overlap=False"
+            )
         self.config = config
-        self.runner = runner
         self.scheduler = scheduler_cls(config, block_manager_cls)
         self.sequences: dict[int, Sequence] = {}
         self.next_id = 0
+        self.runner = runner
+        self._launcher = as_runner(runner)
         self._clock, self._clock_unit, self._device = clock, clock_unit, device
         self._finished: list[Sequence] = []
-        self._trace: Trace | None = None
-        self._recorder = TraceRecorder([])
-        self._on_step: OnStep | None = None
+        self._launched: Flight | None = None  # scheduled, and the scheduler does not count on it yet
+        self._awaiting: Flight | None = None  # advanced, its tokens not known yet
+        self._must_wait = False  # a launch failed: nothing is scheduled before `_awaiting` is resolved
+        self._recording: Recording | None = None
         self._started_at = 0.0
 
     # ---- requests -------------------------------------------------------------------------
@@ -85,8 +93,8 @@ class EngineCore:
             self.scheduler.add(seq)
             self.next_id += 1
             self.sequences[seq.seq_id] = seq
-            if self._trace:
-                self._record_request(self._trace, seq, self._now() if arrival is None else arrival)
+            if self._recording:
+                self._recording.request(seq, self._now() if arrival is None else arrival)
         return seq.seq_id
 
     def abort(self, seq_id: int) -> Sequence:
@@ -102,75 +110,182 @@ class EngineCore:
                 # A step that failed half way may have retired it in the scheduler already.
                 if not self.sequences.pop(seq_id).is_finished:
                     self.scheduler.abort(seq_id)
+            if not self.sequences:  # nobody waits for what is in flight
+                self._settle()
             self._finished = [seq for seq in self._finished if seq.seq_id not in set(seq_ids)]
 
     def is_finished(self) -> bool:
-        """Whether nothing is queued and no result waits to be returned."""
-        return self.scheduler.is_finished() and not self._finished
+        """Whether nothing is queued or in flight and no result waits to be returned."""
+        return self.scheduler.is_finished() and not (self._finished or self._launched or self._awaiting)
 
     # ---- one step -------------------------------------------------------------------------
 
     def step(self) -> list[Sequence]:
         """Run one step and return the sequences that finished in it.
 
-        If the runner fails or is interrupted, the step is undone: its rows go back to `waiting`
-        and will be recomputed, so the engine stays usable. What finished in a step whose end was
-        interrupted is returned by the next call.
+        The overlapped loop returns when the step before is done and this one is in flight; with nothing left to
+        schedule it waits for what is. If the runner fails or is interrupted, the step is undone: its rows go back to
+        `waiting` and will be recomputed, so the engine stays usable. An interrupt of the wait for a step in flight
+        undoes nothing: the next call waits again. What finished in a step whose end was interrupted is returned by
+        the next call.
         """
-        plan = None
-        try:
-            if self.scheduler.is_finished():
-                return self._take_finished()
-            times = [self._now()]
-            with uninterrupted():
-                plan = self.scheduler.schedule()
-            times.append(self._now())
-            token_ids = self.runner.run(plan)
-            times.append(self._now())
-            with uninterrupted():
-                self._commit(plan, token_ids, times)
-                plan = None
-        except BaseException:
-            with uninterrupted():
-                if plan:
-                    self._undo(plan)
-            raise
-        if self._trace and self._on_step:
-            self._on_step(self._trace, len(self._trace.steps) - 1)
-        return self._take_finished()
-
-    def _take_finished(self) -> list[Sequence]:
+        if self.config.overlap:
+            self._step_overlapped()
+        elif not self.scheduler.is_finished():
+            self._step_plain()
+        if self._recording:
+            self._recording.tell()
         finished, self._finished = self._finished, []
         return finished
 
-    def _commit(self, plan: StepPlan, token_ids: list[int], times: list[float]) -> None:
-        self.scheduler.postprocess(plan, token_ids)
-        times.append(self._now())
-        done = [row.seq_id for row in plan.rows if row.seq.is_finished and row.seq_id in self.sequences]
+    def _step_plain(self) -> None:
+        try:
+            flight = self._launch()
+            token_ids = flight.pending.result()  # type: ignore[union-attr]  # just launched
+            flight.lap("run", self._now())
+            with uninterrupted():
+                self.scheduler.postprocess(flight.plan, token_ids)
+                flight.lap("postprocess", self._now())
+                self._decided(flight)
+                self._land(flight)
+                self._launched = None
+        except BaseException:
+            with uninterrupted():
+                self._undo_launched()
+            raise
+
+    def _step_overlapped(self) -> None:
+        """Four stages, each complete or not begun: after an interrupt the next call goes on where this one stopped."""
+        if not (self._launched or self._must_wait or self.scheduler.is_finished()):
+            try:
+                self._launch().lap("launch", self._now())
+            except BaseException:
+                with uninterrupted():
+                    self._must_wait = self._awaiting is not None
+                    self._undo_launched()
+                raise
+        self._wait_and_advance()
+        if not self.sequences:  # all that is in flight is wasted: nobody will ask for it
+            self._settle()
+
+    def _launch(self) -> Flight:
+        """Schedule a plan and hand it to the runner."""
+        clock = self._now()
+        with uninterrupted():
+            index = self._recording.next_index if self._recording else 0
+            self._launched = flight = Flight(self.scheduler.schedule(), clock, index, mark=clock)
+        flight.lap("schedule", self._now())
+        flight.pending = self._launcher.launch(flight.plan)
+        return flight
+
+    def _wait_and_advance(self) -> None:
+        """Take in the tokens of the step before, then count on the one that was launched."""
+        try:
+            self._resolve_awaiting()
+            self._advance_launched()
+        except Exception:
+            with uninterrupted():
+                self._undo_all()
+            raise
+
+    def _resolve_awaiting(self) -> None:
+        flight = self._awaiting
+        if flight is None:
+            return
+        flight.mark = self._now()
+        token_ids = flight.pending.result()  # type: ignore[union-attr]  # launched, or it would not be awaited
+        flight.lap("wait", self._now())
+        with uninterrupted():
+            self.scheduler.resolve(flight.plan, token_ids)
+            flight.lap("postprocess", self._now())
+            self._land(flight)
+            self._awaiting, self._must_wait = None, False
+
+    def _advance_launched(self) -> None:
+        flight = self._launched
+        if flight is None:
+            return
+        with uninterrupted():
+            flight.mark = self._now()
+            self.scheduler.advance(flight.plan)
+            flight.lap("postprocess", self._now())
+            self._decided(flight)
+            self._launched, self._awaiting = None, flight
+
+    def _settle(self) -> None:
+        """Wait for all that is in flight and schedule nothing."""
+        while self._launched or self._awaiting:
+            self._wait_and_advance()
+
+    def _decided(self, flight: Flight) -> None:
+        if self._recording:
+            self._recording.decided(flight)
+
+    def _land(self, flight: Flight) -> None:
+        rows = flight.plan.rows
+        done = [row.seq_id for row in rows if row.seq.is_finished and row.seq_id in self.sequences]
         self._finished += [self.sequences.pop(seq_id) for seq_id in done]
-        if self._trace:
-            self._record_step(self._trace, plan, times)
+        if self._recording:
+            self._recording.landed(flight, flight.mark)
+
+    # ---- undoing --------------------------------------------------------------------------
+
+    def _undo_launched(self) -> None:
+        flight, self._launched = self._launched, None
+        if flight:
+            self._undo(flight.plan)
+
+    def _undo_all(self) -> None:
+        """The tokens of a step never came: what was computed in it and since cannot be trusted."""
+        awaited, self._awaiting, self._must_wait = self._awaiting, None, False
+        self._undo_launched()
+        if awaited is None:
+            return
+        self._undo(awaited.plan)
+        manager = self.scheduler.block_manager
+        for seq in self.scheduler.waiting:  # one between two chunks may hold blocks
+            manager.deallocate(seq)
+            seq.num_scheduled_tokens = seq.num_chunks = 0
+        manager.reset_prefix_cache()
+        if self._recording:
+            self._recording.rewind()
 
     def _undo(self, plan: StepPlan) -> None:
         for row in reversed(plan.rows):
-            if row.seq in self.scheduler.running:
-                self.scheduler.running.remove(row.seq)
-                self.scheduler.preempt(row.seq)
-            elif row.chunk and row.seq in self.scheduler.waiting:  # a middle chunk: the ones before it still hold
-                row.seq.num_scheduled_tokens = 0
-                row.seq.num_chunks -= 1
+            seq = row.seq
+            if seq.is_pending and not self._awaiting:  # else the step before will tell that token
+                self._forget_pending(seq)
+            if seq in self.scheduler.running:
+                self.scheduler.running.remove(seq)
+                self.scheduler.preempt(seq)
+            elif row.chunk and seq in self.scheduler.waiting:  # a middle chunk: the ones before it still hold
+                seq.num_scheduled_tokens = 0
+                seq.num_chunks -= 1
+
+    def _forget_pending(self, seq: Sequence) -> None:
+        if seq.is_finished and seq.seq_id in self.sequences:
+            self.scheduler.revive(seq)
+        else:
+            seq.drop_pending()
 
     # ---- recording ------------------------------------------------------------------------
 
     @property
     def trace(self) -> Trace | None:
         """The trace being recorded, if any."""
-        return self._trace
+        return self._recording.trace if self._recording else None
+
+    def settle(self) -> None:
+        """Wait for the steps in flight, so that the newest step of the trace is the last one that was launched."""
+        self._settle()
+        if self._recording:
+            self._recording.tell()
 
     def start_trace(self, versions: dict[str, str] | None = None, on_step: OnStep | None = None) -> Trace:
-        """Begin a new trace; it grows with each step. Raises RuntimeError if one is being recorded."""
-        if self._trace:
+        """Begin a new trace at rest; it grows with each step. Raises RuntimeError if one is being recorded."""
+        if self._recording:
             raise RuntimeError("a trace is already being recorded; call stop_trace() first")
+        self._settle()
         self._started_at = self._clock()
         header = Header(
             config=self.config.to_dict(),
@@ -181,50 +296,29 @@ class EngineCore:
             device=self._device,
             initial=snapshot(self.scheduler),
         )
-        self._trace = Trace(header)
+        self._recording = Recording(header, self.scheduler, on_step)
         for seq in self.sequences.values():
-            self._record_request(self._trace, seq, None)
-        self._recorder = TraceRecorder(self._trace.events)
-        self._on_step = on_step
-        self._record_to(self._recorder)
-        return self._trace
+            self._recording.request(seq, None)
+        return self._recording.trace
 
     def stop_trace(self) -> Trace:
-        """End the recording and return the trace. Raises RuntimeError if none is being recorded."""
-        if self._trace is None:
-            raise RuntimeError("no trace is being recorded; call start_trace() first")
-        trace, self._trace, self._on_step = self._trace, None, None
-        self._record_to(NULL_RECORDER)
-        return trace
+        """Wait for the steps in flight, end the recording and return the trace.
 
-    def _record_to(self, recorder: Recorder) -> None:
-        self.scheduler.recorder = recorder
-        self.scheduler.block_manager.recorder = recorder
+        Raises:
+            RuntimeError: none is being recorded.
+        """
+        if self._recording is None:
+            raise RuntimeError("no trace is being recorded; call start_trace() first")
+        recording = self._recording
+        try:
+            self.settle()
+        finally:
+            self._recording = None
+            recording.stop()
+        return recording.trace
 
     def _now(self) -> float:
         return self._clock() - self._started_at
-
-    def _record_request(self, trace: Trace, seq: Sequence, arrival: float | None) -> None:
-        params = seq.sampling_params.to_dict()
-        trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, seq.prompt)
-
-    def _record_step(self, trace: Trace, plan: StepPlan, times: list[float]) -> None:
-        names = ("schedule", "run", "postprocess")
-        timing = {name: end - start for name, (start, end) in zip(names, pairwise(times), strict=True)}
-        trace.steps.append(
-            Step(
-                index=len(trace.steps),
-                clock=times[0],
-                phase=plan.phase,
-                columns=columns_of(plan.rows),
-                preempted=list(plan.preempted),
-                stop=plan.stop,
-                decode_stop=plan.decode_stop,
-                timing=timing | {"duration": times[-1] - times[0]},
-                trace=trace,
-            )
-        )
-        self._recorder.step = len(trace.steps)
 
 
 def request_output(seq: Sequence, text: str | None = None) -> dict[str, Any]:
@@ -238,6 +332,18 @@ def request_output(seq: Sequence, text: str | None = None) -> dict[str, Any]:
         "num_prompt_tokens": seq.num_prompt_tokens,
         "num_preemptions": seq.num_preemptions,
     }
+
+
+def can_overlap(scheduler_cls: type[Scheduler]) -> bool:
+    """Whether the overlapped loop does with this class what the plain loop does.
+
+    It calls `advance` and `resolve` in place of `postprocess`, so a class that changes the last must bring the others.
+    """
+    own_postprocess = getattr(scheduler_cls, "postprocess", None) is not Scheduler.postprocess
+    own_halves = all(hasattr(scheduler_cls, name) for name in ("advance", "resolve")) and (
+        getattr(scheduler_cls, "advance", None) is not Scheduler.advance
+    )
+    return own_halves or not own_postprocess
 
 
 def _qualified_name(instance: object) -> str:

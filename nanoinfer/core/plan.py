@@ -23,7 +23,8 @@ class Row:
         num_cached: of those, found by the prefix cache.
         num_scheduled: tokens this step computes.
         chunk: 1-based (i, n) of a prefill; n assumes that later chunks get the whole budget. None on decode.
-        token_id: the sampled token once postprocessed; None while unknown or when a middle chunk's sample is dropped.
+        token_id: the sampled token once it is known; None until then, for the dropped sample of a middle chunk, and
+            for a wasted row: one whose sequence has ended meanwhile.
     """
 
     __slots__ = ("_num_blocks", "_table", "chunk", "num_cached", "num_computed", "num_scheduled", "seq", "token_id")

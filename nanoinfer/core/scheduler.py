@@ -2,7 +2,8 @@
 
 `waiting` holds sequences whose KV must still be computed, `running` those that decode. This file
 owns the queues and every move between them. Which sequences a step takes is the policy's choice
-(`core/policies/`); what a token means once it is sampled is decided in `postprocess`.
+(`core/policies/`); what a token means once it is sampled is decided in `postprocess`, or in its two
+halves: `advance` when a plan is under way, and `resolve` when its tokens are known.
 It does not run a model and does not own blocks.
 
 A sequence is done with prefill when its computed tokens have caught up with all its tokens. Chunks,
@@ -19,7 +20,7 @@ from nanoinfer.core.admission import check_request
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.plan import Row, StepPlan
 from nanoinfer.core.policies import get_policy
-from nanoinfer.core.sequence import Sequence, SequenceStatus
+from nanoinfer.core.sequence import PENDING, Sequence, SequenceStatus
 from nanoinfer.reasons import FinishReason, Preemption, Stop, StopReason
 from nanoinfer.trace.recorder import NULL_RECORDER, Recorder
 
@@ -98,33 +99,73 @@ class Scheduler:
 
         The sample of a middle chunk is dropped: that position is not the end of the sequence.
         """
-        if len(token_ids) != len(plan.rows):
-            raise ValueError(f"postprocess needs one token per row: {len(plan.rows)} rows, {len(token_ids)} token_ids")
+        self._check_tokens("postprocess", plan, token_ids)
         for row, token_id in zip(plan.rows, token_ids, strict=True):
+            if not row.seq.is_finished and self._advance(row.seq):  # finished: aborted while the step ran
+                self._resolve(row, token_id)
+
+    def advance(self, plan: StepPlan) -> None:
+        """Take in that `plan` is under way, before its tokens are known: each sequence it completes gets a pending one.
+
+        A sequence that this brings to its length limit ends here, whatever the token will be. Its blocks are free
+        at once: the device runs plans in order, so whoever gets them writes later.
+        """
+        for row in plan.rows:
             seq = row.seq
-            if seq.is_finished:  # aborted while the step ran
-                continue
-            self.block_manager.hash_blocks(seq)
-            seq.num_computed_tokens += seq.num_scheduled_tokens
-            seq.num_scheduled_tokens = 0
-            if seq.num_computed_tokens < len(seq):
-                continue
-            row.token_id = seq.append_token(token_id)
-            seq.is_prefill = False
-            reason = self._finish_reason(seq)
-            if reason:
-                self.running.remove(seq)
-                self.recorder.finish(seq.seq_id, reason)
-                self._retire(seq, reason)
+            if not seq.is_finished and self._advance(seq) and self._is_full(seq):
+                self._end(seq, FinishReason.LENGTH)
+
+    def resolve(self, plan: StepPlan, token_ids: Tokens[int]) -> None:
+        """Take in the tokens of a plan that `advance` has seen; later rows of a sequence that one ends are wasted."""
+        self._check_tokens("resolve", plan, token_ids)
+        for row, token_id in zip(plan.rows, token_ids, strict=True):
+            if row.seq.is_pending:  # else a middle chunk, or ended before this plan ran
+                self._resolve(row, token_id)
+
+    def _check_tokens(self, caller: str, plan: StepPlan, token_ids: Tokens[int]) -> None:
+        if len(token_ids) != len(plan.rows):
+            raise ValueError(f"{caller} needs one token per row: {len(plan.rows)} rows, {len(token_ids)} token_ids")
+
+    def _advance(self, seq: Sequence) -> bool:
+        """Count what was scheduled as computed; whether `seq` is complete and thus has a new, pending token."""
+        self.block_manager.hash_blocks(seq)
+        seq.num_computed_tokens += seq.num_scheduled_tokens
+        seq.num_scheduled_tokens = 0
+        if seq.num_computed_tokens < len(seq):
+            return False
+        seq.append_token(PENDING)
+        seq.is_prefill = False
+        return True
+
+    def _resolve(self, row: Row, token_id: int) -> None:
+        """The pending token of `row` is `token_id`; end its sequence if that is what it means."""
+        seq = row.seq
+        row.token_id = seq.fill_pending(token_id)
+        reason = self._finish_reason(seq)
+        if reason and not seq.is_finished:
+            self._end(seq, reason)
+        elif reason and reason is not seq.finish_reason:  # ended for its length before this token was known
+            self.recorder.finish(seq.seq_id, reason, "ended")
+            seq.finish_reason = reason
 
     def abort(self, seq_id: int) -> None:
         """Drop a live sequence and free its blocks. Raises ValueError for an unknown id."""
         seq = self.sequences.get(seq_id)
         if seq is None:
             raise ValueError(f"no live request {seq_id}; live ids: {sorted(self.sequences)}")
-        (self.running if seq.status is SequenceStatus.RUNNING else self.waiting).remove(seq)
+        self._queue_of(seq).remove(seq)
+        seq.drop_pending()
         self.recorder.abort(seq_id)
         self._retire(seq, FinishReason.ABORT)
+
+    def revive(self, seq: Sequence) -> None:
+        """Queue a sequence again that ended for its length, but whose last token was lost with its step."""
+        seq.drop_pending()
+        seq.status, seq.finish_reason = SequenceStatus.WAITING, None
+        seq.is_prefill, seq.num_chunks = True, 0
+        self.sequences[seq.seq_id] = seq
+        self.waiting.append(seq)
+        self.recorder.arrive(seq.seq_id, seq.num_prompt_tokens)
 
     def _finish_reason(self, seq: Sequence) -> FinishReason | None:
         params = seq.sampling_params
@@ -132,9 +173,18 @@ class Scheduler:
             return FinishReason.EOS
         if seq.last_token in params.stop_token_ids:
             return FinishReason.STOP
-        if seq.num_completion_tokens >= params.max_tokens or len(seq) >= self.config.max_model_len:
-            return FinishReason.LENGTH
-        return None
+        return FinishReason.LENGTH if self._is_full(seq) else None
+
+    def _is_full(self, seq: Sequence) -> bool:
+        return seq.num_completion_tokens >= seq.sampling_params.max_tokens or len(seq) >= self.config.max_model_len
+
+    def _queue_of(self, seq: Sequence) -> deque[Sequence]:
+        return self.running if seq.status is SequenceStatus.RUNNING else self.waiting
+
+    def _end(self, seq: Sequence, reason: FinishReason) -> None:
+        self._queue_of(seq).remove(seq)
+        self.recorder.finish(seq.seq_id, reason, None if seq.status is SequenceStatus.RUNNING else "waiting")
+        self._retire(seq, reason)
 
     def _retire(self, seq: Sequence, reason: FinishReason) -> None:
         seq.status = SequenceStatus.FINISHED
@@ -146,6 +196,9 @@ class Scheduler:
 
     def schedule_prefill(self, seq: Sequence, num_tokens: int) -> Row:
         """Give `seq` the next `num_tokens` of its uncomputed tokens in this step."""
+        # A victim of the step before is back in `waiting` with a pending token until that step is resolved, and it
+        # cannot come back before: no policy admits in the schedule() that preempted, or after it preempted.
+        assert not seq.is_pending, f"prefill of a token nobody knows yet: {seq!r}"
         seq.num_scheduled_tokens = num_tokens
         seq.num_chunks += 1
         left = len(seq) - seq.num_computed_tokens - num_tokens

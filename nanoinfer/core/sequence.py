@@ -13,7 +13,7 @@ from operator import index
 from nanoinfer.reasons import FinishReason
 from nanoinfer.sampling_params import SamplingParams
 
-PENDING = -1  # the id of a last token that the device has sampled and the host has not read yet
+PENDING = -1  # the id of a token that was sampled on the device and is not known here yet
 
 
 class SequenceStatus(Enum):
@@ -29,7 +29,8 @@ class Sequence:
 
     Args:
         seq_id: unique within one engine.
-        token_ids: the prompt; copied, so the caller's list never changes.
+        token_ids: the prompt; copied, so the caller's list never changes. Later the completion joins it, and at
+            most its last id is PENDING.
         sampling_params: how to sample and when to stop.
         block_size: token slots in one KV block.
         prompt: the text the ids came from, if any; only carried along.
@@ -115,7 +116,14 @@ class Sequence:
 
     @property
     def completion_token_ids(self) -> list[int]:
-        return self.token_ids[self.num_prompt_tokens :]
+        """The sampled ids that are known."""
+        known = len(self.token_ids) - self.is_pending
+        return self.token_ids[self.num_prompt_tokens : known]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the last token is sampled but not known yet."""
+        return self.token_ids[-1:] == [PENDING]
 
     @property
     def is_finished(self) -> bool:
@@ -135,3 +143,14 @@ class Sequence:
         token_id = index(token_id)
         self.token_ids.append(token_id)
         return token_id
+
+    def fill_pending(self, token_id: int) -> int:
+        """Put the id of the pending token in its place, as `append_token` would. Returns what was stored."""
+        assert self.is_pending, f"no pending token in {self!r}"
+        self.token_ids[-1] = index(token_id)
+        return self.token_ids[-1]
+
+    def drop_pending(self) -> None:
+        """Forget the pending token, if there is one: nobody will ever know it."""
+        if self.is_pending:
+            self.token_ids.pop()

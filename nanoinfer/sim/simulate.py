@@ -24,28 +24,46 @@ CostModel = Callable[[StepPlan], float]
 
 
 class _SimulatedRunner:
-    """Draws tokens from `token_fn` and moves its own clock by the cost of each plan."""
+    """Draws tokens from `token_fn` and moves its own clock: a device that runs plans one after the other.
 
-    def __init__(self, token_fn: TokenFn | None, cost_model: CostModel | None) -> None:
-        self.token_fn, self.cost_model = token_fn, cost_model
+    The scheduler takes no time, with one exception: without a cost model an overlapped clock counts launches, so that
+    step n is scheduled at n and its tokens are known at n + 2, when step n + 1 has been launched.
+    """
+
+    def __init__(self, token_fn: TokenFn | None, cost_model: CostModel | None, overlap: bool) -> None:
+        self.token_fn, self.cost_model = token_fn or default_token, cost_model
+        self.launch_cost = 1 if overlap and not cost_model else 0
         self.now = 0.0
+        self.free_at = 0.0  # when the device has run all that was launched
 
     def clock(self) -> float:
         return self.now
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def launch(self, plan: StepPlan) -> _SimulatedPlan:
         cost = as_number("cost_model(plan)", self.cost_model(plan)) if self.cost_model else 1
         if cost < 0:
             raise ValueError(f"cost_model(plan) must not be negative, got {cost}")
-        self.now += cost
-        return [self._token(row.seq.token_ids) if self._samples(row) else 0 for row in plan.rows]
+        self.now += self.launch_cost
+        self.free_at = max(self.now, self.free_at) + cost
+        return _SimulatedPlan(self, plan, self.free_at)
 
-    def _token(self, token_ids: list[int]) -> int:
-        return self.token_fn(list(token_ids)) if self.token_fn else default_token(token_ids)
 
-    @staticmethod
-    def _samples(row: Any) -> bool:
-        return bool(row.num_computed + row.num_scheduled == len(row.seq))
+class _SimulatedPlan:
+    """A launched plan: nothing is drawn before somebody waits for it."""
+
+    def __init__(self, runner: _SimulatedRunner, plan: StepPlan, ends_at: float) -> None:
+        self.runner, self.ends_at = runner, ends_at
+        ends = [row.num_computed + row.num_scheduled for row in plan.rows]
+        # What a row draws from; None for a middle chunk. Later tokens may have joined the sequence by then.
+        self.contexts = [
+            (row.seq, end if end == len(row.seq) else None) for row, end in zip(plan.rows, ends, strict=True)
+        ]
+        self.timing: dict[str, float] = {}
+        self.graph_size: int | None = None
+
+    def result(self) -> list[int]:
+        self.runner.now = max(self.runner.now, self.ends_at)
+        return [0 if end is None else self.runner.token_fn(seq.token_ids[:end]) for seq, end in self.contexts]
 
 
 def default_token(token_ids: list[int]) -> int:
@@ -75,7 +93,7 @@ def simulate(
         eos: id or ids that end a sequence.
         arrivals: for each request, the clock value before whose `schedule()` it is added (default 0).
             The clock counts steps, or seconds with a cost model. An idle engine jumps to the next arrival.
-        cost_model: seconds a plan takes.
+        cost_model: seconds a plan takes on the device; everything else takes none.
         scheduler_cls: a class with the methods of Scheduler, in place of it.
         block_manager_cls: a class with the methods of BlockManager, in place of it.
         on_step: called as on_step(trace, i) after each step.
@@ -88,11 +106,12 @@ def simulate(
     params = one_per_prompt(prompts, sampling_params)
     requests = [_checked_ids(prompt, i) for i, prompt in enumerate(prompts)]
     times = _checked_arrivals(arrivals, len(requests))
-    settings = _sized(EngineConfig(**config, eos=_as_tuple(eos)), requests, params)
+    settings = EngineConfig(**config, eos=_as_tuple(eos))
+    settings = _sized(replace(settings, overlap=bool(settings.overlap)), requests, params)
     for i, (prompt, request_params) in enumerate(zip(requests, params, strict=True)):
         check_request(prompt, request_params, settings, f"prompt {i}")
 
-    runner = _SimulatedRunner(token_fn, cost_model)
+    runner = _SimulatedRunner(token_fn, cost_model, bool(settings.overlap))
     unit = "seconds" if cost_model else "steps"
     core = EngineCore(settings, runner, runner.clock, unit, "simulator", scheduler_cls, block_manager_cls)
     trace = core.start_trace(on_step=on_step)

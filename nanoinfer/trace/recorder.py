@@ -21,7 +21,7 @@ class Recorder:
 
     def preempt(self, seq_id: int, on_behalf_of: int) -> None: ...
 
-    def finish(self, seq_id: int, reason: str) -> None: ...
+    def finish(self, seq_id: int, reason: str, late: str | None = None) -> None: ...
 
     def abort(self, seq_id: int) -> None: ...
 
@@ -48,6 +48,14 @@ class TraceRecorder(Recorder):
         self.events = events
         self.step = 0
 
+    def rewind(self, step: int) -> None:
+        """Stamp all that happened after `step` began with `step`: the steps since then were undone."""
+        for i in range(len(self.events) - 1, -1, -1):
+            if self.events[i].step <= step:
+                break
+            self.events[i] = self.events[i]._replace(step=step)
+        self.step = step
+
     def arrive(self, seq_id: int, num_prompt_tokens: int) -> None:
         self.events.append(Event(self.step, "arrive", seq_id, None, {"num_prompt_tokens": num_prompt_tokens}))
 
@@ -61,8 +69,13 @@ class TraceRecorder(Recorder):
     def preempt(self, seq_id: int, on_behalf_of: int) -> None:
         self.events.append(Event(self.step, "preempt", seq_id, None, {"on_behalf_of": on_behalf_of}))
 
-    def finish(self, seq_id: int, reason: str) -> None:
-        self.events.append(Event(self.step, "finish", seq_id, None, {"reason": str(reason)}))
+    def finish(self, seq_id: int, reason: str, late: str | None = None) -> None:
+        """`late` says where a sequence no longer runs whose last token became known late.
+
+        "waiting": it was preempted meanwhile. "ended": it has left for its length, and this is the true reason.
+        """
+        data = {"reason": str(reason)} if late is None else {"reason": str(reason), "late": late}
+        self.events.append(Event(self.step, "finish", seq_id, None, data))
 
     def abort(self, seq_id: int) -> None:
         self.events.append(Event(self.step, "abort", seq_id))

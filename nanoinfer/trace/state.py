@@ -117,14 +117,19 @@ class _Fold:
         self.waiting.appendleft(event.seq_id)
 
     def _finish(self, event: Any) -> None:
-        self.live.remove(event.seq_id)
-        self.running.remove(event.seq_id)
-        self._keep_table(event.seq_id)
+        late = event.data.get("late")
+        if late != "ended":
+            self._leave(event.seq_id, self.waiting if late == "waiting" else self.running)
+        elif event.seq_id in self.live:
+            raise ValueError("has not ended, so there is no reason to correct")
 
     def _abort(self, event: Any) -> None:
-        self.live.remove(event.seq_id)
-        self._keep_table(event.seq_id)
-        (self.running if event.seq_id in self.running else self.waiting).remove(event.seq_id)
+        self._leave(event.seq_id, self.running if event.seq_id in self.running else self.waiting)
+
+    def _leave(self, seq_id: int, queue: deque[int]) -> None:
+        self.live.remove(seq_id)
+        queue.remove(seq_id)
+        self._keep_table(seq_id)
 
     def _keep_table(self, seq_id: int) -> None:
         """The rows of a step keep the table with which they ran, though its blocks are released next."""

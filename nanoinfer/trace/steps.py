@@ -27,6 +27,12 @@ class Columns:
     token_id: list[int | None]
     chunk: list[tuple[int, int] | None]
 
+    @property
+    def wasted(self) -> list[int]:
+        """Sequence ids of the wasted rows (see `Row.wasted`)."""
+        columns = zip(self.seq_id, self.token_id, self.chunk, strict=True)
+        return [seq_id for seq_id, token_id, chunk in columns if token_id is None and chunk is None]
+
 
 @dataclass(slots=True)
 class Row:
@@ -36,7 +42,7 @@ class Row:
         num_computed: tokens already in the KV cache before this step.
         num_cached: of those, found by the prefix cache.
         num_scheduled: tokens this step computed.
-        token_id: the sampled token, or None where a middle chunk's sample was dropped.
+        token_id: the sampled token, or None where a middle chunk's sample was dropped or the row was wasted.
         chunk: 1-based (i, n) of a prefill, None on decode.
         block_table: physical blocks, with this step's reservations.
         slots: physical token slots this step wrote.
@@ -50,6 +56,11 @@ class Row:
     chunk: tuple[int, int] | None
     block_table: list[int]
     block_size: int = field(repr=False)
+
+    @property
+    def wasted(self) -> bool:
+        """Whether its sequence had ended already, which was not known when the step was launched."""
+        return self.chunk is None and self.token_id is None
 
     @property
     def slots(self) -> list[int]:
@@ -70,7 +81,10 @@ class Step:
         preempted: the victims in order.
         stop: why admission ended, with the numbers compared.
         decode_stop: why the decode loop ended.
-        timing: clock units spent in "schedule", "run" and "postprocess", and "duration", their sum.
+        timing: clock units spent in "schedule", "run" and "postprocess", and "duration", from `clock` until the tokens
+            were known. An overlapped step has "launch" and "wait" in place of "run", and its duration covers the time
+            in which the step before it was still computed. A GPU adds "launch" and "gpu".
+        graph_size: batch size of the CUDA graph that was replayed, padding included; None if none was.
     """
 
     index: int
@@ -82,12 +96,13 @@ class Step:
     decode_stop: Stop
     timing: dict[str, float]
     trace: Trace = field(repr=False)
+    graph_size: int | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Step) and self._values() == other._values()
 
     def _values(self) -> tuple[Any, ...]:
-        return (self.index, self.clock, self.timing, *self.decision)
+        return (self.index, self.clock, self.timing, self.graph_size, *self.decision)
 
     @property
     def decision(self) -> tuple[Any, ...]:
