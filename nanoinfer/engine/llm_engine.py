@@ -21,7 +21,7 @@ from nanoinfer.config import EngineConfig
 from nanoinfer.core import sequence
 from nanoinfer.core.admission import check_request, check_token_ids, one_per_prompt
 from nanoinfer.core.block_manager import BlockManager
-from nanoinfer.core.engine_core import EngineCore, request_output
+from nanoinfer.core.engine_core import EngineCore, can_overlap, request_output
 from nanoinfer.core.policies import get_policy
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
@@ -87,6 +87,9 @@ class LLMEngine:
             attention_backend=self._runner.backend.name,
             eos=config.eos or self._runner.eos_token_ids,
             vocab_size=self._runner.vocab_size,
+            overlap=config.overlap
+            if config.overlap is not None
+            else self._runner.on_gpu and can_overlap(scheduler_cls),
         )
         device = torch.cuda.get_device_name(self._runner.device) if self.config.device == "cuda" else "cpu"
         self._core = EngineCore(

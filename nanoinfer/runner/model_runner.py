@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.config import EngineConfig
+from nanoinfer.core.pending import Done
 from nanoinfer.core.plan import Row, StepPlan
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import Placement
@@ -29,8 +30,8 @@ from nanoinfer.runner.attention import interpreted, make_backend
 from nanoinfer.runner.buffers import InputBuffer
 from nanoinfer.runner.graphs import DecodeGraphs, graph_sizes
 from nanoinfer.runner.host_step import HostStep, array_shapes
+from nanoinfer.runner.in_flight import InFlight, Slot
 from nanoinfer.runner.inputs import StepArrays, StepInputs, decode_arrays, prefill_arrays, to_tensors
-from nanoinfer.runner.pending import Done, InFlight, Slot
 from nanoinfer.runner.threads import one_thread
 
 CORE_CACHE_BYTES = 8 << 20  # a layer this small stays in a core's cache, so a second core has little to fetch
@@ -185,7 +186,7 @@ class ModelRunner:
         began = time.perf_counter()
         with torch.inference_mode(), self.threads(plan), self.on_device():
             step = self.host_step(plan)
-            pending = self.start(step) if self.on_gpu else Done(self.compute(step).tolist(), 0.0)
+            pending = self.start(step) if self.on_gpu else Done(self.compute(step).tolist())
         self.sampled_in = {row.seq_id: i for i, row in enumerate(plan.rows)}
         pending.timing["launch"] = time.perf_counter() - began
         return pending

@@ -78,8 +78,8 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
 def sample_filtered(logits: Tensor, inputs: Mapping[str, Tensor], filters: Filters) -> Tensor:
     """As `sample`, for the rows that `filters` names alone: their tokens [len(filters.rows)]."""
     rows = torch.tensor(filters.rows, device=logits.device)
-    own = (inputs[name][rows] for name in ("temperatures", "keys", "draws"))
-    return race(logits[rows], *own, filters.top_k, filters.top_p)
+    temperatures, keys, draws = (inputs[name][rows] for name in ("temperatures", "keys", "draws"))
+    return race(logits[rows], temperatures, keys, draws, filters.top_k, filters.top_p)
 
 
 def race(

@@ -11,6 +11,7 @@ import pytest
 from helpers import all_free, params, prompt
 
 from nanoinfer import LLM, LLMEngine, SamplingParams, Trace
+from nanoinfer.core.pending import Done
 
 SMALL = {"kvcache_block_size": 4, "num_kvcache_blocks": 32}
 
@@ -112,13 +113,13 @@ def test_max_model_len_is_never_above_the_positions_of_the_model(make_llm):
 def test_eos_of_the_model_ends_a_request_and_ignore_eos_does_not(llm):
     """B75, with the model's own ids: forced, so that it does not depend on the weights."""
     eos = llm.config.eos[0]
-    run = llm._runner.run
-    llm._runner.run = lambda plan: [eos] * len(run(plan))
+    launch = llm._runner.launch
+    llm._runner.launch = lambda plan: Done([eos] * len(launch(plan).result()))
     try:
         (first,) = llm.generate([[eos, 5, eos]], SamplingParams(max_tokens=4), use_tqdm=False)
         (second,) = llm.generate([[eos, 5, eos]], SamplingParams(max_tokens=4, ignore_eos=True), use_tqdm=False)
     finally:
-        del llm._runner.run
+        del llm._runner.launch
     assert (first["token_ids"], first["finish_reason"]) == ([eos], "eos")
     assert (second["token_ids"], second["finish_reason"]) == ([eos] * 4, "length")
 

@@ -257,7 +257,7 @@ def python_handles_sigint():
 def fail_at(monkeypatch, llm, number, action):
     """`action` in place of the `number`-th forward pass."""
     runner = llm._core.runner
-    original, calls = runner.run, []
+    original, calls = runner.launch, []
 
     def failing(plan):
         calls.append(plan)
@@ -265,7 +265,7 @@ def fail_at(monkeypatch, llm, number, action):
             action()
         return original(plan)
 
-    monkeypatch.setattr(runner, "run", failing)
+    monkeypatch.setattr(runner, "launch", failing)
 
 
 @pytest.mark.parametrize("ignored", [True, False], ids=["between cells", "in a cell"])

@@ -1,6 +1,6 @@
-"""A step that was started: its tokens when they are there, and how long it took.
+"""A step that was started on the GPU: its tokens when they are there, and how long it took.
 
-On a GPU starting is quick and the result comes later; on the CPU the work is done by the time it is started.
+Times are CUDA events, read when the tokens are: they add no wait of their own.
 """
 
 from __future__ import annotations
@@ -9,25 +9,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-
-
-class Done:
-    """A step the CPU has computed.
-
-    Attributes:
-        timing: seconds in "launch"; here that is the whole computation.
-        graph_size: None: the CPU has no CUDA graphs.
-    """
-
-    graph_size: int | None = None
-
-    def __init__(self, token_ids: list[int], seconds: float) -> None:
-        self.token_ids = token_ids
-        self.timing = {"launch": seconds}
-
-    def result(self) -> list[int]:
-        """One sampled id for each row."""
-        return self.token_ids
 
 
 class Slot:
