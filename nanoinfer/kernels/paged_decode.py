@@ -16,7 +16,8 @@ from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
 MAX_SPLITS = 64
-PROGRAMS_WANTED = 1056  # four waves of two programs on each of an H200's 132 processors: long rows then delay nobody
+STAGES = 5  # of Triton's software pipeline: two block numbers, then two tiles of keys and values are under way
+PROGRAMS_WANTED = 1188  # three waves of three programs on each of an H200's 132 processors: long rows delay nobody
 LOG2_E = 1.4426950408889634
 
 
@@ -72,7 +73,7 @@ def paged_decode(
         block_size,
         TILE,
         num_warps=4,
-        num_stages=3,
+        num_stages=STAGES,
     )
     if log_sums is not None:
         _join_splits[(rows * heads,)](partial, log_sums, out, splits, triton.next_power_of_2(splits), head_dim)
@@ -170,8 +171,6 @@ def _join_splits(
     best = tl.max(log_sums, axis=0)
     weights = tl.where(worked, tl.exp2(log_sums - best), 0.0)
     total = tl.sum(weights, axis=0)
-    partial = tl.load(
-        partial_ptr + places[:, None] * HEAD_DIM + columns[None, :], mask=worked[:, None], other=0.0
-    )
+    partial = tl.load(partial_ptr + places[:, None] * HEAD_DIM + columns[None, :], mask=worked[:, None], other=0.0)
     out = tl.sum(partial * weights[:, None], axis=0) / tl.where(total > 0, total, 1.0)
     tl.store(out_ptr + head * HEAD_DIM + columns, out)
