@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from interpreted_bf16 import repair_interpreter
+from interpreter_repairs import repair_interpreter
 
 
 def pytest_configure():

@@ -105,3 +105,10 @@ def test_piece_sizes_do_not_matter(monkeypatch):
 
 def test_no_rows():
     assert sample(random(0, 10), *parameters([], [], [])).shape == (0,)
+
+
+def test_logits_far_from_zero_are_drawn_like_those_near_it():
+    """2^23 is taken off before anything is rounded."""
+    logits = random(16, 3000).round()
+    given = [1.0] * 16, list(range(16)), [0] * 16
+    assert sample(logits + 2**23, *parameters(*given)).tolist() == reference(logits, *given)

@@ -1,9 +1,13 @@
-"""bfloat16 in Triton's interpreter, which keeps it as bit patterns: there, conversions truncate instead of rounding to
-nearest, and dot products multiply the patterns as if they were integers. Here both do what a GPU does."""
+"""Where Triton's interpreter differs from a GPU, made good for the tests.
+
+It keeps bfloat16 as bit patterns: conversions truncate instead of rounding to nearest, and dot products multiply the
+patterns as if they were integers. And its loop bounds are arrays of one number, which NumPy 2.4 takes for no number.
+"""
 
 import numpy as np
 import torch
 import triton.language as tl
+from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 
@@ -16,8 +20,9 @@ def to_bfloat16(values):
 
 
 def repair_interpreter():
-    """Replace the interpreter's conversions from and to bfloat16, and its dot product of two bfloat16 tensors."""
+    """Replace conversions from and to bfloat16, dot products of bfloat16 tensors, and the reading of loop bounds."""
     original_cast, original_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
+    original_patch = interpreter._patch_lang_tensor
 
     def cast(self, handle, dst_type):
         pair = handle.dtype.scalar, dst_type.scalar
@@ -33,6 +38,11 @@ def repair_interpreter():
             a, b = (TensorHandle(to_float32(x.data), tl.float32) for x in (a, b))
         return original_dot(self, a, b, *rest)
 
+    def patch(tensor, scope):
+        original_patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
     InterpreterBuilder.cast_impl = cast
     InterpreterBuilder.create_fp_to_fp = lambda self, handle, dst_type, rounding: cast(self, handle, dst_type)
     InterpreterBuilder.create_dot = dot
+    interpreter._patch_lang_tensor = patch
