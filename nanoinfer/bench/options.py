@@ -48,7 +48,7 @@ def _add_work(group: argparse._ArgumentGroup) -> None:
 
 def _add_engine(group: argparse._ArgumentGroup) -> None:
     model = group.add_mutually_exclusive_group()
-    model.add_argument("--model", default="tiny", help="directory, hub id or tiny (default: %(default)s)")
+    model.add_argument("--model", help="directory, hub id or tiny (default: tiny)")
     model.add_argument("--shape", metavar="NAME", help="random weights in a published shape, such as qwen3-0.6b")
     group.add_argument("--backend", dest="attention_backend", metavar="NAME", help="attention backend")
     group.add_argument("--dtype", help="auto, float32 or bfloat16")

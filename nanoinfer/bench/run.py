@@ -23,7 +23,7 @@ from nanoinfer.bench.plot import plot
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.startup import measure_startup
 from nanoinfer.bench.works import Work, work_a, works_b
-from nanoinfer.engine.checkpoint import resolve_model
+from nanoinfer.engine.checkpoint import TINY, resolve_model
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import DTYPES, resolve_device
 
@@ -78,7 +78,7 @@ def batch_sizes(text: str) -> list[int]:
 def model_of(options: argparse.Namespace) -> str:
     """What LLM takes as a model. Raises ValueError for an unknown shape; lists those that are there."""
     if options.shape is None:
-        return str(options.model)
+        return options.model or TINY
     known = sorted(path.name for path in SHAPES.iterdir())
     if options.shape not in known:
         raise ValueError(f"--shape must be one of {', '.join(known)}, got {options.shape!r}")
@@ -114,12 +114,12 @@ def measure(options: argparse.Namespace, works: list[Work]) -> dict[str, Any]:
     limits = (sizes, bandwidth, config.max_num_seqs, config.tensor_parallel_size)
     return {
         "command": options.command_line,
-        "model": options.shape or options.model,
+        "model": options.shape or options.model or TINY,
         "seed": options.seed,
         "temperature": options.temperature,
         "machine": report.machine(device),
         "versions": report.versions(),
-        "engine": config.to_dict() | {"model": options.shape or options.model},
+        "engine": config.to_dict() | {"model": options.shape or options.model or TINY},
         "bandwidth": asdict(bandwidth),
         "model_bytes": asdict(sizes),
         "cases": [report.case(work, runs_of_it, *limits) for work, runs_of_it in zip(works, runs, strict=True)],
