@@ -4,14 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from nanoinfer import SamplingParams
-from nanoinfer.bench import engines, report
+from nanoinfer.bench import engines, report, run
+from nanoinfer.bench.profiler import PROFILED_STEPS, profile_decode
 from nanoinfer.bench.startup import measure_startup
 from nanoinfer.bench.works import works_b
 from nanoinfer.cli import main
+from nanoinfer.engine.checkpoint import resolve_model
 
 SMALL = ["bench", "--input-len", "24", "--output-len", "6", "--repeat", "2", "--kvcache-block-size", "16"]
 
@@ -100,6 +103,14 @@ def test_profile_finds_the_groups(whole_run):
     assert "outside operators" in text
 
 
+def test_the_profiled_engine_is_idle_afterwards(make_llm):
+    llm = make_llm()
+    (work,) = works_b(0, [2], 8, 3)
+    profiled = profile_decode(llm, work, 0.6, None)
+    assert (profiled["requests"], profiled["steps"]) == (2, PROFILED_STEPS)
+    assert llm.is_finished()
+
+
 def test_no_prefix_is_cached_between_repetitions(make_llm):
     llm = make_llm(kvcache_block_size=4)
     (work,) = works_b(0, [3], 24, 4)
@@ -115,18 +126,14 @@ def test_no_prefix_is_cached_between_repetitions(make_llm):
 
 def test_transformers_peer_pads_and_cuts_uneven_requests(make_llm):
     llm = make_llm(max_num_seqs=2)
-    prompts, wanted = [[5, 6, 7], list(range(40, 60)), [9] * 11], [9, 2, 5]
+    _, question = llm._tokenizer.apply_chat_template([{"role": "user", "content": "What is 7 plus 5?"}])
+    prompts, wanted = [[5, 6, 7], list(range(40, 60)), question], [9, 2, 24]
     ours = engines.generate_with(llm, 0, record=False)(prompts, wanted)
-    settings = engines.PeerSettings(engines_model_dir(), llm.config, 0.0)
+    assert llm.config.eos[0] in ours[2][:-1]  # and goes on
+    settings = engines.PeerSettings(resolve_model("tiny"), llm.config, 0.0)
     peer = engines.make_peer("transformers", settings)
     assert peer.generate(prompts, wanted) == ours
     peer.close()
-
-
-def engines_model_dir():
-    from nanoinfer.engine.checkpoint import resolve_model
-
-    return resolve_model("tiny")
 
 
 class FakeVllm:
@@ -147,15 +154,13 @@ class FakeVllm:
 
 
 def fake_output(prompt, count):
-    from types import SimpleNamespace
-
     return SimpleNamespace(outputs=[SimpleNamespace(token_ids=tuple(prompt["prompt_token_ids"][:1] * count))])
 
 
 def test_vllm_peer_hands_over_prompts_lengths_and_limits(make_llm, monkeypatch):
     llm = make_llm(max_num_seqs=7, max_num_batched_tokens=640)
     monkeypatch.setattr(engines, "import_module", {"vllm": FakeVllm}.__getitem__)
-    peer = engines.make_peer("vllm", engines.PeerSettings(engines_model_dir(), llm.config, 0.6))
+    peer = engines.make_peer("vllm", engines.PeerSettings(resolve_model("tiny"), llm.config, 0.6))
     assert peer.generate([[5, 6], [8]], [3, 1]) == [[5, 5, 5], [8]]
     assert (FakeVllm.settings["max_num_seqs"], FakeVllm.settings["max_num_batched_tokens"]) == (7, 640)
     assert FakeVllm.settings["skip_tokenizer_init"] is False
@@ -179,11 +184,9 @@ def test_start_is_measured_in_a_process_with_empty_caches(monkeypatch):
 
 
 def test_random_weights_from_a_shape(tmp_path, monkeypatch, capsys):
-    from nanoinfer.bench import run
-
     folder = tmp_path / "small"
     folder.mkdir()
-    (folder / "config.json").write_bytes((engines_model_dir() / "config.json").read_bytes())
+    (folder / "config.json").write_bytes((resolve_model("tiny") / "config.json").read_bytes())
     monkeypatch.setattr(run, "SHAPES", tmp_path)
     out = tmp_path / "b.json"
     assert main([*SMALL, "--shape", "small", "--requests", "2", "--bandwidth", "0.5", "--out", str(out)]) == 0
@@ -230,7 +233,7 @@ def test_a_peer_that_cannot_be_imported_is_one_line(make_llm, monkeypatch):
         raise ImportError("libcudart.so.99: cannot open shared object file")
 
     monkeypatch.setattr(engines, "import_module", broken)
-    settings = engines.PeerSettings(engines_model_dir(), make_llm().config, 0.6)
+    settings = engines.PeerSettings(resolve_model("tiny"), make_llm().config, 0.6)
     with pytest.raises(RuntimeError, match=r"vllm is installed but cannot be imported: libcudart.so.99"):
         engines.make_peer("vllm", settings)
 
