@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from nanoinfer import EngineConfig
-from nanoinfer.bench import run
+from nanoinfer.bench import report, run
 from nanoinfer.bench.floor import (
+    Bandwidth,
     ModelBytes,
     contexts_read,
     decode_steps,
@@ -56,6 +57,17 @@ def test_floor_by_hand():
     assert decode_steps([3, 2], max_num_seqs=1) == 3
     seconds = floor_seconds([10, 20], [3, 2], 2, ModelBytes(weights=1000, kv_per_token=5), 100.0)
     assert seconds == pytest.approx((2 * 1000 + 44 * 5) / 100)
+
+
+def test_devices_share_the_bytes_and_one_token_has_no_decode_floor():
+    work, model, bandwidth = Work("B", [[1] * 10], [3]), ModelBytes(1000, 5), Bandwidth(100.0, "given")
+    floors = [
+        report.case(work, {"nanoinfer": Runs(3, [1.0])}, model, bandwidth, 8, devices)["floor"]["seconds"]
+        for devices in (1, 2)
+    ]
+    assert floors == [pytest.approx((2 * 1000 + 23 * 5) / 100), pytest.approx((2 * 1000 + 23 * 5) / 200)]
+    prefill_only = report.case(Work("B", [[1]], [1]), {"nanoinfer": Runs(1, [1.0])}, model, bandwidth, 8, 1)
+    assert prefill_only["floor"] == {"seconds": 0, "tokens_per_second": None}
 
 
 def test_bytes_of_the_published_shapes():
