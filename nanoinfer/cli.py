@@ -1,4 +1,4 @@
-"""The command line: demo, generate, trace, lab.
+"""The command line: demo, generate, trace, bench, lab.
 
 Exit codes: 0 done, 1 the work failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from nanoinfer import __version__
+from nanoinfer.bench import options as bench_options
 
 if TYPE_CHECKING:
     from nanoinfer.trace.trace import Trace
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    command_line = shlex.join(["nanoinfer", *(sys.argv[1:] if argv is None else argv)])
+    arguments = _parser().parse_args(argv, argparse.Namespace(command_line=command_line))
     try:
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
@@ -44,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_generate(commands)
     _add_trace(commands)
+    _add_bench(commands)
     _add_lab(commands)
     return parser
 
@@ -193,6 +197,21 @@ def _trace(arguments: argparse.Namespace) -> int:
     if arguments.step is None and not arguments.timeline and not arguments.perfetto:
         print(*summary(trace), sep="\n")
     return 0
+
+
+# ---- bench --------------------------------------------------------------------------------
+
+
+def _add_bench(commands: Any) -> None:
+    bench_options.add_arguments(_command(commands, "bench", _bench, bench_options.SUMMARY, bench_options.EXAMPLE))
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    for path in (arguments.out, arguments.plot, arguments.profile):
+        _check_folder(path)
+    from nanoinfer.bench.run import run
+
+    return run(arguments)
 
 
 # ---- lab ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def trace_file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["generate"], ["trace"], ["lab"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["generate"], ["trace"], ["bench"], ["lab"]])
 def test_help_exits_with_zero_and_shows_usage(command, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main([*command, "--help"])

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "viz": {"reasons", "sampling_params", "config", "trace"},
     "explore": {"reasons", "sampling_params", "config", "trace", "viz"},
 }
-ENTRY_POINTS = {"__init__", "__main__", "cli", "demo"}  # these may import everything
+ENTRY_POINTS = {"__init__", "__main__", "cli", "demo", "bench"}  # these may import everything
 
 
 def module_name(path: Path) -> str:

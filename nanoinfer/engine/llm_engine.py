@@ -25,7 +25,7 @@ from nanoinfer.core.engine_core import EngineCore, can_overlap, request_output
 from nanoinfer.core.policies import get_policy
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
-from nanoinfer.engine.tokenizer import Tokenizer, split_thinking
+from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
@@ -51,7 +51,7 @@ class LLMEngine:
 
     Args:
         model: a directory with a Qwen3 checkpoint, a hub id such as "Qwen/Qwen3-0.6B", or "tiny", the small
-            model that ships with the package.
+            model that ships with the package. Without tokenizer files, prompts are token ids only.
         scheduler_cls: a class with the methods of Scheduler, in place of it.
         block_manager_cls: a class with the methods of BlockManager, in place of it.
         **settings: fields of EngineConfig.
@@ -77,7 +77,7 @@ class LLMEngine:
         get_policy(config.policy)  # before the model is loaded
         model_dir = resolve_model(fspath(model))
         self._runner: ModelRunner | None = ModelRunner(config, model_dir)
-        self._tokenizer = Tokenizer(model_dir)
+        self._tokenizer = load_tokenizer(model_dir)
         self.config = replace(
             config,
             max_model_len=min(config.max_model_len, self._runner.max_position_embeddings),
@@ -139,7 +139,8 @@ class LLMEngine:
             use_tqdm: show a progress bar once the work has taken a second.
 
         Returns:
-            a list of {"request_id", "prompt", "text", "token_ids", "finish_reason", ...} in input order, or a Trace.
+            a list of {"request_id", "prompt", "text", "token_ids", "finish_reason", ...} in input order, or a Trace;
+            "text" is None when the model has no tokenizer.
 
         Raises:
             ValueError: a prompt or its parameters are refused. No prompt of the batch is queued then.
@@ -175,7 +176,8 @@ class LLMEngine:
             as `generate` does; each output's "prompt" is the rendered template, what the model really saw.
         """
         chats = _conversations(messages)
-        rendered = [self._tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
+        tokenizer = self._needed_tokenizer()
+        rendered = [tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
 
@@ -260,15 +262,13 @@ class LLMEngine:
         """The k most likely tokens of a request's row in the last step, before temperature and truncation.
 
         Returns:
-            [{"token_id", "text", "probability"}], most likely first.
+            [{"token_id", "text", "probability"}], most likely first; text is None without a tokenizer.
 
         Raises:
             ValueError: the request had no row in the last step.
         """
         candidates = self._live_runner().top_candidates(request_id, k)
-        return [
-            {"token_id": token, "text": self._tokenizer.decode([token]), "probability": p} for token, p in candidates
-        ]
+        return [{"token_id": token, "text": self._text([token]), "probability": p} for token, p in candidates]
 
     def explore(
         self, prompts: Prompt | Sequence[Prompt] | None = None, sampling_params: Params = None, theme: str = "auto"
@@ -282,7 +282,8 @@ class LLMEngine:
         """
         from nanoinfer.explore.live import live
 
-        return live(self, prompts, sampling_params, theme, self._tokenizer.decode)
+        decode = self._tokenizer.decode if self._tokenizer else None
+        return live(self, prompts, sampling_params, theme, decode)
 
     # ---- checks and conversions -----------------------------------------------------------
 
@@ -294,7 +295,7 @@ class LLMEngine:
     def _encode(self, prompt: object) -> tuple[list[int], str | None]:
         """Token ids and, where there was one, the text. Raises ValueError for anything else."""
         if isinstance(prompt, str):
-            return self._tokenizer.encode(prompt), prompt
+            return self._needed_tokenizer().encode(prompt), prompt
         if not isinstance(prompt, Iterable):
             raise ValueError(
                 f"a prompt is a string or a list of token ids, got {prompt!r}; one prompt of ids is [[...]]"
@@ -310,7 +311,19 @@ class LLMEngine:
         return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
     def _output(self, seq: sequence.Sequence) -> Output:
-        return request_output(seq, self._tokenizer.decode(seq.completion_token_ids))
+        return request_output(seq, self._text(seq.completion_token_ids))
+
+    def _text(self, token_ids: Sequence[int]) -> str | None:
+        return self._tokenizer.decode(token_ids) if self._tokenizer else None
+
+    def _needed_tokenizer(self) -> Tokenizer:
+        """For text that must become token ids. Raises ValueError when the model directory holds no tokenizer."""
+        if self._tokenizer is None:
+            raise ValueError(
+                f"model {self.config.model!r} has no tokenizer files ({', '.join(TOKENIZER_FILES)}), so it takes no "
+                "text: give each prompt as a list of token ids, or add the files"
+            )
+        return self._tokenizer
 
 
 def _most_tokens(seq: sequence.Sequence) -> int:

@@ -1,0 +1,1 @@
+"""`nanoinfer bench`: how many tokens per second this engine serves, and how far that is from what the memory allows."""
