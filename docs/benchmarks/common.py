@@ -24,7 +24,7 @@ def save_evidence(name: str, results: dict[str, Any], seed: int) -> Path:
 def machine() -> dict[str, Any]:
     """Processor, cores and the versions that matter."""
     versions = {"python": platform.python_version()}
-    for package in ("nanoinfer", "torch", "transformers", "xxhash"):
+    for package in ("nanoinfer", "torch", "triton", "flash-attn", "transformers", "xxhash"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

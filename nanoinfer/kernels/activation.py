@@ -26,7 +26,7 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 
 @triton.jit
-def _silu_mul(gate_up_ptr: tl.tensor, out_ptr: tl.tensor, stride: int, n: int, BLOCK: tl.constexpr):
+def _silu_mul(gate_up_ptr: tl.tensor, out_ptr: tl.tensor, stride: int, n: int, BLOCK: tl.constexpr) -> None:
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < n

@@ -71,7 +71,7 @@ def _rms_norm(
     hidden: int,
     eps: float,
     BLOCK: tl.constexpr,
-):
+) -> None:
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < hidden

@@ -84,7 +84,8 @@ def num_splits(programs: int, max_context: int) -> int:
     """Into how many pieces a context is cut, when one piece gives `programs` programs. A function of shapes alone, so
     that a captured graph holds for whatever contexts it is replayed with."""
     wanted = triton.cdiv(PROGRAMS_WANTED, max(programs, 1))
-    return max(min(wanted, triton.cdiv(max_context, TILE), MAX_SPLITS), 1)
+    splits: int = max(min(wanted, triton.cdiv(max_context, TILE), MAX_SPLITS), 1)
+    return splits
 
 
 @triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables_ptr", "context_lens_ptr"])
@@ -106,7 +107,7 @@ def _attend_split(
     HEAD_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
-):
+) -> None:
     split, kv_head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     splits, kv_heads = tl.num_programs(0), tl.num_programs(1)
     members, columns = tl.arange(0, GROUP_BLOCK), tl.arange(0, HEAD_DIM)
@@ -161,7 +162,7 @@ def _join_splits(
     splits: int,
     SPLITS_BLOCK: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-):
+) -> None:
     """The mean of a head's splits, weighted by their sums; those without work have none and are not read."""
     head = tl.program_id(0).to(tl.int64)
     split, columns = tl.arange(0, SPLITS_BLOCK), tl.arange(0, HEAD_DIM)

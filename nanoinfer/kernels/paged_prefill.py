@@ -98,7 +98,7 @@ def _attend_tile(
     HEAD_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
-):
+) -> None:
     """A line of the tile is one head of one query; the heads of a query follow one another."""
     kv_head, row = tl.program_id(1), tl.program_id(2).to(tl.int64)
     kv_heads = tl.num_programs(1)

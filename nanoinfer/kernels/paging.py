@@ -7,7 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def token_slots(table_ptr: tl.tensor, start: tl.tensor, end: tl.tensor, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr):
+def token_slots(
+    table_ptr: tl.tensor, start: tl.tensor, end: tl.tensor, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr
+) -> tl.tensor:
     """Physical slots, int64 [TILE], of tokens start .. start + TILE - 1, for a start that is a multiple of TILE.
 
     No entry of the block table past token end - 1 is read; the slots of those tokens mean nothing.

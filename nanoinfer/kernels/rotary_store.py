@@ -86,7 +86,7 @@ def _norm_rope_store(
     GROUP_BLOCK: tl.constexpr,
     HALF: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
-):
+) -> None:
     token, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kv_heads = tl.num_programs(1)
     slot = tl.load(slots_ptr + token).to(tl.int64)
@@ -129,7 +129,7 @@ def _norm_and_rotate(
     cos: tl.tensor,
     sin: tl.tensor,
     HALF: tl.constexpr,
-):
+) -> tuple[tl.tensor, tl.tensor]:
     """Both halves [heads, HALF] of the heads at `places`, in the cache's dtype."""
     dtype = places.dtype.element_ty
     first = tl.load(places, mask=inside, other=0.0).to(tl.float32)

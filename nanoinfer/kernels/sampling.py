@@ -2,7 +2,8 @@
 
 The draw is the race of `runner/sampler.py` with the numbers of `runner/draws.py`, bit for bit up to the uniform number.
 Logits are read once, and nothing of their size is written. A piece takes its own maximum off its logits, and the
-second pass puts the pieces back on one scale, so that small temperatures lose no precision.
+second pass puts the pieces back on one scale, so that small temperatures lose no precision. The work is in the
+random bits, so the race is run over times, not over their logarithms, and all powers and logarithms are of base 2.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import libdevice
 
 from nanoinfer.runner import draws as numbers
 
@@ -64,21 +66,23 @@ def _race_in_pieces(
     logits_stride: int,
     vocab: int,
     PIECE: tl.constexpr,
-):
+) -> None:
     """The winner of one piece of a row: its token, its score, and the logit that the scores are relative to."""
     row = tl.program_id(1).to(tl.int64)
     start = tl.program_id(0) * PIECE
     tokens = start + tl.arange(0, PIECE)
     places = logits_ptr + row * logits_stride + tokens
-    scores = tl.load(places, mask=tokens < vocab, other=float("-inf")).to(tl.float32)
+    logits = tl.load(places, mask=tokens < vocab, other=float("-inf")).to(tl.float32)
     temperature = tl.load(temperatures_ptr + row)
+    score, winner = tl.max(logits, axis=0, return_indices=True)
     shift = tl.full([], 0.0, tl.float32)
     if temperature > 0:
-        shift = tl.max(scores, axis=0)
+        shift = score
         draw_key = _splitmix64(tl.load(keys_ptr + row).to(tl.uint64), tl.load(draws_ptr + row).to(tl.uint64))
-        log_times = _log2_exponential(_splitmix64(draw_key, tokens.to(tl.uint64)))
-        scores = (scores - _finite(shift)) * _sharpness(temperature) - log_times
-    score, winner = tl.max(scores, axis=0, return_indices=True)
+        slowness = tl.exp2((_finite(shift) - logits) * _sharpness(temperature))  # 1 for the best, infinite for -inf
+        times = _exponential(_splitmix64(draw_key, tokens.to(tl.uint64))) * slowness
+        time, winner = tl.min(times, axis=0, return_indices=True)
+        score = -tl.log2(time)
     place = row * tl.num_programs(0) + tl.program_id(0)
     tl.store(shifts_ptr + place, shift)
     tl.store(scores_ptr + place, score)
@@ -94,7 +98,7 @@ def _race_of_pieces(
     out_ptr: tl.tensor,
     pieces: int,
     BLOCK: tl.constexpr,
-):
+) -> None:
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     places = row * pieces + columns
@@ -106,19 +110,19 @@ def _race_of_pieces(
 
 
 @triton.jit
-def _sharpness(temperature: tl.tensor):
-    """Scores are in units of log 2: the race then needs base-2 logarithms only."""
+def _sharpness(temperature: tl.tensor) -> tl.tensor:
+    """What turns a difference of logits into the base-2 logarithm of a ratio of probabilities."""
     return LOG2_E / tl.maximum(temperature, MIN_TEMPERATURE)
 
 
 @triton.jit
-def _finite(shift: tl.tensor):
+def _finite(shift: tl.tensor) -> tl.tensor:
     """0 for the maximum of a piece that has no candidate, which may be taken off -inf."""
     return tl.where(shift == float("-inf"), 0.0, shift)
 
 
 @triton.jit
-def _splitmix64(key: tl.tensor, counter: tl.tensor):
+def _splitmix64(key: tl.tensor, counter: tl.tensor) -> tl.tensor:
     """`draws.splitmix64` in unsigned arithmetic."""
     bits = key + GOLDEN + counter * GOLDEN
     bits = (bits ^ (bits >> 30)) * MIX_1
@@ -127,11 +131,11 @@ def _splitmix64(key: tl.tensor, counter: tl.tensor):
 
 
 @triton.jit
-def _log2_exponential(bits: tl.tensor):
-    """Base-2 logarithm of `draws.exponential`, up to a constant that all tokens share.
+def _exponential(bits: tl.tensor) -> tl.tensor:
+    """`draws.exponential` in units of log 2, which all tokens share.
 
     There is no log1p: below 2^-5 the series of -log(1 - u) is exact to float32, above it 1 - u loses little.
     """
     uniform = tl.minimum(((bits >> 11) + 1).to(tl.float32) * 2.0**-53, 1 - 2.0**-24)
     small = uniform * (1 + uniform * (1 / 2 + uniform * (1 / 3 + uniform * (1 / 4))))
-    return tl.log2(tl.where(uniform < 2.0**-5, small * LOG2_E, -tl.log2(1 - uniform)))
+    return tl.where(uniform < 2.0**-5, small * LOG2_E, -libdevice.fast_log2f(1 - uniform))

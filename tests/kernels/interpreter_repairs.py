@@ -1,12 +1,14 @@
 """Where Triton's interpreter differs from a GPU, made good for the tests.
 
 It keeps bfloat16 as bit patterns: conversions truncate instead of rounding to nearest, and dot products multiply the
-patterns as if they were integers. And its loop bounds are arrays of one number, which NumPy 2.4 takes for no number.
+patterns as if they were integers. Its loop bounds are arrays of one number, which NumPy 2.4 takes for no number. And it
+knows no functions of CUDA's library.
 """
 
 import numpy as np
 import torch
 import triton.language as tl
+from triton.language.extra.cuda import libdevice
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -20,7 +22,7 @@ def to_bfloat16(values):
 
 
 def repair_interpreter():
-    """Replace conversions from and to bfloat16, dot products of bfloat16 tensors, and the reading of loop bounds."""
+    """Replace conversions from and to bfloat16, dot products of it, the reading of loop bounds, and CUDA's log2."""
     original_cast, original_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
     original_patch = interpreter._patch_lang_tensor
 
@@ -46,3 +48,4 @@ def repair_interpreter():
     InterpreterBuilder.create_fp_to_fp = lambda self, handle, dst_type, rounding: cast(self, handle, dst_type)
     InterpreterBuilder.create_dot = dot
     interpreter._patch_lang_tensor = patch
+    libdevice.fast_log2f = lambda x: tl.log2(x)

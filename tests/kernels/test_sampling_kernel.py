@@ -12,6 +12,9 @@ from nanoinfer.kernels.sampling import sample
 from nanoinfer.runner import sampler
 from nanoinfer.runner.draws import request_key, splitmix64
 
+# A token without a chance finishes after an infinite time: 2 to a large power is meant to overflow.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow")
+
 TEMPERATURES = [0, 1.0, 0.6, 0, 1e-6, 2.0, 1e-20, 0.01]
 
 
@@ -73,7 +76,6 @@ def test_frequencies_are_the_probabilities(monkeypatch):
         assert abs(counts[token] / n - p) < 4 * math.sqrt(p * (1 - p) / n)
 
 
-@pytest.mark.filterwarnings("ignore:overflow")  # 3e38 below the maximum is meant to be minus infinity
 def test_pieces_without_candidates_and_extreme_logits():
     logits = torch.full((4, 5000), -math.inf, device=DEVICE)
     logits[0, 4000] = -5.0
@@ -112,3 +114,12 @@ def test_logits_far_from_zero_are_drawn_like_those_near_it():
     logits = random(16, 3000).round()
     given = [1.0] * 16, list(range(16)), [0] * 16
     assert sample(logits + 2**23, *parameters(*given)).tolist() == reference(logits, *given)
+
+
+def test_late_times_are_right_too(monkeypatch):
+    """With two tokens the winner is often late: there the logarithm is taken another way than for early ones."""
+    monkeypatch.setattr(sampling, "LARGE_PIECE", 2)
+    rows = 150
+    logits = torch.tensor([0.0, -math.log(2)], device=DEVICE).expand(rows, -1)
+    given = [1.0] * rows, list(range(rows)), [0] * rows
+    assert sample(logits, *parameters(*given)).tolist() == reference(logits, *given)
