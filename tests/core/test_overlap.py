@@ -409,12 +409,14 @@ def test_a_failing_launch_undoes_only_its_own_plan(at, error, policy):
     for _ in range(at):
         done |= {seq.seq_id: seq.completion_token_ids for seq in core.step()}
     awaited = core._awaiting
+    pending = [seq.seq_id for seq in core.sequences.values() if seq.is_pending]
     device.launch_errors.append(error)
     with pytest.raises(type(error)):
         core.step()
     check_pool(core.scheduler)
     assert core._launched is None
     assert core._awaiting is awaited
+    assert [seq.seq_id for seq in core.sequences.values() if seq.is_pending] == pending, "the step before will tell"
     assert done | finish(work, core) == {i: work.completion(i) for i in range(3)}
 
 
