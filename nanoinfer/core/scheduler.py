@@ -101,8 +101,10 @@ class Scheduler:
         """
         self._check_tokens("postprocess", plan, token_ids)
         for row, token_id in zip(plan.rows, token_ids, strict=True):
-            if not row.seq.is_finished and self._advance(row.seq):  # finished: aborted while the step ran
-                self._resolve(row, token_id)
+            seq = row.seq
+            if not seq.is_finished and self._advance(seq):  # finished: aborted while the step ran
+                row.token_id = seq.append_token(token_id)
+                self._judge(seq)
 
     def advance(self, plan: StepPlan) -> None:
         """Take in that `plan` is under way, before its tokens are known: each sequence it completes gets a pending one.
@@ -112,35 +114,35 @@ class Scheduler:
         """
         for row in plan.rows:
             seq = row.seq
-            if not seq.is_finished and self._advance(seq) and self._is_full(seq):
-                self._end(seq, FinishReason.LENGTH)
+            if not seq.is_finished and self._advance(seq):
+                seq.append_token(PENDING)
+                if self._is_full(seq):
+                    self._end(seq, FinishReason.LENGTH)
 
     def resolve(self, plan: StepPlan, token_ids: Tokens[int]) -> None:
         """Take in the tokens of a plan that `advance` has seen; later rows of a sequence that one ends are wasted."""
         self._check_tokens("resolve", plan, token_ids)
         for row, token_id in zip(plan.rows, token_ids, strict=True):
             if row.seq.is_pending:  # else a middle chunk, or ended before this plan ran
-                self._resolve(row, token_id)
+                row.token_id = row.seq.fill_pending(token_id)
+                self._judge(row.seq)
 
     def _check_tokens(self, caller: str, plan: StepPlan, token_ids: Tokens[int]) -> None:
         if len(token_ids) != len(plan.rows):
             raise ValueError(f"{caller} needs one token per row: {len(plan.rows)} rows, {len(token_ids)} token_ids")
 
     def _advance(self, seq: Sequence) -> bool:
-        """Count what was scheduled as computed; whether `seq` is complete and thus has a new, pending token."""
+        """Count what was scheduled as computed; whether `seq` is complete, so that its sample is a new token."""
         self.block_manager.hash_blocks(seq)
         seq.num_computed_tokens += seq.num_scheduled_tokens
         seq.num_scheduled_tokens = 0
         if seq.num_computed_tokens < len(seq):
             return False
-        seq.append_token(PENDING)
         seq.is_prefill = False
         return True
 
-    def _resolve(self, row: Row, token_id: int) -> None:
-        """The pending token of `row` is `token_id`; end its sequence if that is what it means."""
-        seq = row.seq
-        row.token_id = seq.fill_pending(token_id)
+    def _judge(self, seq: Sequence) -> None:
+        """End `seq` if that is what its last token means, or correct why it has ended."""
         reason = self._finish_reason(seq)
         if reason and not seq.is_finished:
             self._end(seq, reason)

@@ -123,7 +123,7 @@ class Sequence:
     @property
     def is_pending(self) -> bool:
         """Whether the last token is sampled but not known yet."""
-        return self.token_ids[-1:] == [PENDING]
+        return bool(self.token_ids) and self.token_ids[-1] == PENDING
 
     @property
     def is_finished(self) -> bool:
@@ -146,7 +146,6 @@ class Sequence:
 
     def fill_pending(self, token_id: int) -> int:
         """Put the id of the pending token in its place, as `append_token` would. Returns what was stored."""
-        assert self.is_pending, f"no pending token in {self!r}"
         self.token_ids[-1] = index(token_id)
         return self.token_ids[-1]
 

@@ -87,15 +87,19 @@ class LLMEngine:
             attention_backend=self._runner.backend.name,
             eos=config.eos or self._runner.eos_token_ids,
             vocab_size=self._runner.vocab_size,
-            overlap=config.overlap
-            if config.overlap is not None
-            else self._runner.on_gpu and can_overlap(scheduler_cls),
+            overlap=self._overlap(config.overlap, scheduler_cls),
         )
         device = torch.cuda.get_device_name(self._runner.device) if self.config.device == "cuda" else "cpu"
         self._core = EngineCore(
             self.config, self._runner, time.perf_counter, "seconds", device, scheduler_cls, block_manager_cls
         )
         self._unclaimed: list[sequence.Sequence] = []  # finished, but nobody has their output yet
+
+    def _overlap(self, wanted: bool | None, scheduler_cls: type[Scheduler]) -> bool:
+        """Overlap pays where the device computes by itself while the CPU goes on."""
+        assert self._runner is not None
+        pays = self._runner.device.type == "cuda" and hasattr(self._runner, "launch") and can_overlap(scheduler_cls)
+        return pays if wanted is None else wanted
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +231,10 @@ class LLMEngine:
         return self._core.add(*self._prepare([self._encode(prompt)], sampling_params)[0])
 
     def step(self) -> list[Output]:
-        """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing."""
+        """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing.
+
+        With `overlap` the outputs are of the step before: this one goes on while the caller does something else.
+        """
         self._live_runner()
         self._unclaimed += self._core.step()
         finished = [self._output(seq) for seq in self._unclaimed]
@@ -261,13 +268,17 @@ class LLMEngine:
     def top_candidates(self, request_id: int, k: int = 10) -> list[dict[str, Any]]:
         """The k most likely tokens of a request's row in the last step, before temperature and truncation.
 
+        An overlapped engine first waits for the step in flight, which then is the last.
+
         Returns:
             [{"token_id", "text", "probability"}], most likely first; text is None without a tokenizer.
 
         Raises:
             ValueError: the request had no row in the last step.
         """
-        candidates = self._live_runner().top_candidates(request_id, k)
+        runner = self._live_runner()
+        self._core.settle()
+        candidates = runner.top_candidates(request_id, k)
         return [{"token_id": token, "text": self._text([token]), "probability": p} for token, p in candidates]
 
     def explore(

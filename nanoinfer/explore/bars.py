@@ -11,6 +11,8 @@ from nanoinfer.explore.frames import Frames
 from nanoinfer.trace.spans import KINDS, Span, sequence_spans
 from nanoinfer.trace.trace import Trace
 
+COMPUTED = ("prefill", "decode", "wasted")
+
 
 class Bar(NamedTuple):
     """One sequence in one state during frames `start` to `start + length - 1`.
@@ -18,7 +20,7 @@ class Bar(NamedTuple):
     Attributes:
         kind: index into `spans.KINDS`.
         tokens: computed in it, or found in the cache.
-        computed: tokens in the KV cache before it ("prefill" and "decode" of single steps).
+        computed: tokens in the KV cache before it ("prefill", "decode" and "wasted" of single steps).
         chunk, chunks: 1-based number of a prefill chunk and of how many.
         spans: how many spans it stands for: more than one only where a frame is several steps.
     """
@@ -51,7 +53,7 @@ def _bars(trace: Trace, spans: list[Span]) -> list[Bar]:
     bars = []
     for seq_id, kind, start, end, tokens in spans:
         computed, (chunk, chunks) = rows.get((seq_id, start), (0, (0, 0)))
-        if kind not in ("prefill", "decode"):
+        if kind not in COMPUTED:
             computed = chunk = chunks = 0
         bars.append(Bar(seq_id, KINDS.index(kind), start, end - start, tokens, computed, chunk, chunks, 1))
     return bars
@@ -61,7 +63,7 @@ def _first_rows(trace: Trace, spans: list[Span]) -> dict[tuple[int, int], tuple[
     """(tokens computed before, chunk) by sequence and step, of the steps in which a bar begins."""
     starting: defaultdict[int, set[int]] = defaultdict(set)
     for span in spans:
-        if span.kind in ("prefill", "decode"):
+        if span.kind in COMPUTED:
             starting[span.start].add(span.seq_id)
     found = {}
     for step, seq_ids in starting.items():

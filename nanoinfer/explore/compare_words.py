@@ -19,6 +19,7 @@ COUNTED = {
     "output_tokens": "tokens",
     "recomputed_tokens": "tokens",
     "num_preemptions": "preemptions",
+    "wasted_rows": "rows",
 }
 SMALL_UNITS = ((1.0, 1.0, "seconds"), (1e-3, 1e3, "ms"), (0.0, 1e6, "\u00b5s"))  # from so many seconds: factor, name
 

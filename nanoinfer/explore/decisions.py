@@ -18,10 +18,11 @@ NOT_REFUSED = frozenset({StopReason.QUEUE_EMPTY, StopReason.PREEMPTED_THIS_STEP}
 
 
 class _Peak(NamedTuple):
-    """The fullest step of a frame: prefill and decode tokens, and how many steps into the frame it is."""
+    """The fullest step of a frame: prefill and decode tokens, wasted ones, and how many steps into the frame it is."""
 
     prefill: int
     decode: int
+    wasted: int
     offset: int
 
 
@@ -42,7 +43,7 @@ def _peak(steps: list[Step]) -> _Peak:
     peaks = []
     for offset, step in enumerate(steps):
         decode = step.columns.chunk.count(None)  # a decode row computes exactly one token
-        peaks.append(_Peak(step.num_batched_tokens - decode, decode, offset))
+        peaks.append(_Peak(step.num_batched_tokens - decode, decode, len(step.columns.wasted), offset))
     return max(peaks, key=lambda peak: peak.prefill + peak.decode)
 
 

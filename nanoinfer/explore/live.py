@@ -186,10 +186,11 @@ class LiveExplorer(anywidget.AnyWidget):
         llm, before = self._engine(), len(self.trace.steps)
         if llm.is_finished():
             return False
-        llm.step()
-        if len(self.trace.steps) == before and not llm.is_finished():
-            raise RuntimeError(STOP_RECORDING)
-        return True
+        for _ in range(2):  # an overlapped engine records a step when it has launched the next one
+            llm.step()
+            if len(self.trace.steps) > before or llm.is_finished():
+                return True
+        raise RuntimeError(STOP_RECORDING)
 
     def run(self, until: str | int | None = None) -> None:
         """Step until nothing is left to do, in turns with the kernel's other work.

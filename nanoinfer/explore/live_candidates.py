@@ -25,6 +25,7 @@ def candidates_of(llm: Engine, sequences: SequenceList, seq_id: int) -> dict[str
         found = llm.top_candidates(seq_id, SHOWN)
     except (ValueError, RuntimeError) as error:
         return _none(f"None: {error}")
+    columns = trace.steps[-1].columns  # an overlapped engine has waited for one step more
     sampled = columns.token_id[columns.seq_id.index(seq_id)]
     rows = [{**row, "sampled": row["token_id"] == sampled} for row in found]
     return {"rows": rows, "note": _note(sampled, rows, len(trace.steps) - 1)}

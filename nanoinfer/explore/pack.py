@@ -7,6 +7,7 @@ frames `start` to `end - 1`; a live run appends chunks. `frames` says what a fra
 is one buffer of columns (see `columns`), which `layout` lists as [name, type, offset, bytes]:
 
     prefill decode offset    tokens of a frame (of its fullest step, `offset` steps into the frame)
+    wasted                   decode tokens of that step which were computed for sequences that had ended
     used                     blocks in use after it
     phase stop decode_stop   numbers of strings in `<name>_table`
     queue_*                  edits of the queues: which (0 waiting, 1 running), position, sequence; removals
@@ -80,6 +81,7 @@ class Packer:
             "block_size": config.kvcache_block_size,
             "budget": config.max_num_batched_tokens,
             "policy": config.policy,
+            "overlap": bool(config.overlap),
             "model": self.trace.header.model or "simulated",
             "steps_per_frame": self.size,
             "bar_kinds": KINDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 # Bump when a reader of the old format could misread the new one.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 KINDS = (
     "arrive",  # joined the end of waiting
@@ -32,6 +32,8 @@ class Event(NamedTuple):
         seq_id: the sequence concerned, or None.
         block_id: the physical block concerned, or None.
         data: further numbers of this kind, or None.
+
+    An overlapped step's end of a sequence by eos or a stop id is known, and stamped, while the next step is made.
     """
 
     step: int

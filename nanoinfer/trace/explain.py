@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from nanoinfer.reasons import MissReason, Preemption, Stop, StopReason
 from nanoinfer.trace.events import Event
+from nanoinfer.trace.explain_overlap import chosen_early, corrections, device_time, endings, wasted_rows
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
@@ -93,12 +94,16 @@ def explain(trace: Trace, i: int, history: History | None = None) -> str:
     sentences = [
         *_arrivals(events),
         _headline(trace, step),
+        chosen_early(trace, i),
         *(_lookup(lookup) for lookup in lookups(trace, i, history) if trace.config.enable_prefix_caching),
         *_returns(step, history),
         *_dropped_samples(step),
+        *wasted_rows(trace, i),
         *(preemptions + admission if after_preemptions else admission + preemptions),
         _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
-        *_endings(events),
+        *endings(trace, events),
+        *corrections(trace, i + 1),
+        device_time(trace, i),
     ]
     return "\n".join(sentence for sentence in sentences if sentence)
 
@@ -207,16 +212,6 @@ def _preemption(p: Preemption) -> str:
 def _arrivals(events: list[Event]) -> list[str]:
     ids = [e.seq_id for e in events if e.kind == "arrive" and e.seq_id is not None]
     return [f"{_capital(_names(ids))} arrived."] if ids else []
-
-
-def _endings(events: list[Event]) -> list[str]:
-    return [
-        f"Sequence {e.seq_id} was aborted."
-        if e.kind == "abort"
-        else f"Sequence {e.seq_id} finished ({e.data['reason'] if e.data else 'unknown'}) and freed its blocks."
-        for e in events
-        if e.kind in ("finish", "abort")
-    ]
 
 
 def _sentence(templates: dict[str, Template], stop: Stop, who: str) -> str:

@@ -40,10 +40,13 @@ def _steps(trace: Trace) -> pd.DataFrame:
                 "free_blocks": len(after.free_blocks),
                 "used_blocks": held.used_blocks,
                 "filled_slots": held.filled_slots,
+                "wasted_rows": len(step.columns.wasted),
+                "graph_size": step.graph_size,
                 **{f"{name}_time": value for name, value in step.timing.items()},
             }
         )
-    return pd.DataFrame(records)
+    frame = pd.DataFrame(records)
+    return _nullable(frame, "graph_size") if records else frame
 
 
 def _rows(trace: Trace) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoinfer.trace.spans import ended_by_length
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 
@@ -81,11 +82,15 @@ def request_times(trace: Trace) -> list[RequestTimes]:
 
 def _add_endings(trace: Trace, requests: dict[int, RequestTimes]) -> None:
     for event in trace.events:
-        if event.kind in ("finish", "abort") and event.step < len(trace.steps) and event.seq_id is not None:
-            step = trace.steps[event.step]
-            at_end = event.kind == "finish"
-            requests[event.seq_id].finished = step.clock + (step.timing["duration"] if at_end else 0)
-            requests[event.seq_id].finish_reason = event.data["reason"] if event.data else "abort"
+        if event.kind not in ("finish", "abort") or event.seq_id is None:
+            continue
+        request = requests[event.seq_id]
+        reason = event.data["reason"] if event.data else "abort"
+        recorded = event.step < len(trace.steps)
+        if event.kind == "finish" and (recorded or not ended_by_length(event)):
+            request.finish_reason, request.finished = reason, request.token_times[-1] if request.token_times else None
+        elif event.kind == "abort" and recorded:
+            request.finish_reason, request.finished = reason, trace.steps[event.step].clock
 
 
 def metrics(trace: Trace) -> dict[str, Any]:
@@ -115,6 +120,7 @@ def metrics(trace: Trace) -> dict[str, Any]:
         "prefix_hit_rate": cached / looked_up if looked_up else 0.0,
         "num_preemptions": sum(r.num_preemptions for r in requests),
         "recomputed_tokens": sum(r.num_recomputed_tokens for r in requests),
+        "wasted_rows": sum(len(step.columns.wasted) for step in trace.steps),
         "requests": [r.to_dict() for r in requests],
     }
 

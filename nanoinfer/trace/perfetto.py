@@ -1,8 +1,10 @@
 """Export to Chrome trace events, which Perfetto opens (ui.perfetto.dev).
 
-One track for the steps, one per sequence, and counters. Perfetto drops slices that overlap on a
-track and misdraws empty ones, so every sequence has a track of its own and every slice lasts at
-least a microsecond. This is an export: `store.py` holds the format that round-trips.
+One track for the steps, one per sequence, and counters; where it is known, one for what the device
+computed. Perfetto drops slices that overlap on a track and misdraws empty ones, so every sequence has
+a track of its own and every slice lasts at least a microsecond. The steps of an overlapped run do
+overlap: there the slice of a step begins where the one before it ends, and a track of its own shows
+when each was scheduled and launched. This is an export: `store.py` holds the format that round-trips.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 
 ENGINE, SEQUENCES = 1, 2  # process ids: Perfetto groups tracks by process
+LAUNCHES, DEVICE = 1, 2  # threads of the engine beside its steps
 MICROSECONDS = {"seconds": 1e6, "steps": 1e3}  # a step without a clock is drawn as a millisecond
 
 
 def to_perfetto(trace: Trace, path: Path) -> None:
     """Write `trace` to `path` as strict JSON."""
-    events = [*_names(trace), *_steps(trace), *_counters(trace), *_sequences(trace)]
+    events = [*_names(trace), *_steps(trace), *_launches(trace), *_device(trace), *_counters(trace), *_sequences(trace)]
     document = {"traceEvents": events, "displayTimeUnit": "ms"}
     path.write_text(json.dumps(document, allow_nan=False, separators=(",", ":")), encoding="utf-8")
 
@@ -42,6 +45,8 @@ def _slice(pid: int, tid: int, name: str, start: int, end: int, args: dict[str, 
 
 def _names(trace: Trace) -> list[dict[str, Any]]:
     tracks = [("process_name", ENGINE, 0, "engine"), ("thread_name", ENGINE, 0, "steps")]
+    tracks += [("thread_name", ENGINE, LAUNCHES, "schedule and launch")] if trace.config.overlap else []
+    tracks += [("thread_name", ENGINE, DEVICE, "device")] if any("gpu" in step.timing for step in trace.steps) else []
     tracks += [("process_name", SEQUENCES, 0, "sequences")]
     tracks += [("thread_name", SEQUENCES, seq_id + 1, f"sequence {seq_id}") for seq_id in trace.requests]
     return [
@@ -60,9 +65,37 @@ def _steps(trace: Trace) -> list[dict[str, Any]]:
             "stop": str(step.stop),
             "decode_stop": str(step.decode_stop),
             "preempted": [p.victim for p in step.preempted],
+            **({"wasted": step.columns.wasted} if step.columns.wasted else {}),
+            **({"graph size": step.graph_size} if step.graph_size is not None else {}),
             **{f"{name} ({trace.header.clock_unit})": value for name, value in step.timing.items()},
         }
         slices.append(_slice(ENGINE, 0, step.phase, start, end, args))
+    return slices
+
+
+def _launches(trace: Trace) -> list[dict[str, Any]]:
+    """The scheduler's part of every overlapped step; it does one at a time."""
+    if not trace.config.overlap:
+        return []
+    scale, slices, last = MICROSECONDS[trace.header.clock_unit], list[dict[str, Any]](), 0
+    for step in trace.steps:
+        start = max(round(step.clock * scale), last)
+        end = step.clock + step.timing["schedule"] + step.timing.get("launch", 0.0)
+        last = max(round(end * scale), start + 1)
+        slices.append(_slice(ENGINE, LAUNCHES, step.phase, start, last, {"step": step.index}))
+    return slices
+
+
+def _device(trace: Trace) -> list[dict[str, Any]]:
+    """What the device computed. Only how long it took is known: a slice ends when its tokens were read."""
+    scale, slices, last = MICROSECONDS[trace.header.clock_unit], list[dict[str, Any]](), 0
+    for step in trace.steps:
+        if "gpu" in step.timing:
+            end = max(round((step.clock + step.timing["duration"]) * scale), last + 1)
+            start = max(end - max(round(step.timing["gpu"] * scale), 1), last)
+            graph = {"graph size": step.graph_size} if step.graph_size is not None else {}
+            slices.append(_slice(ENGINE, DEVICE, step.phase, start, end, {"step": step.index, **graph}))
+            last = end
     return slices
 
 

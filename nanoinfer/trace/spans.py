@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
+from nanoinfer.reasons import FinishReason
+from nanoinfer.trace.events import Event
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
 # In the order in which spans that begin together are listed.
-KINDS = ("waiting", "preempted", "hit", "prefill", "decode", "finished")
+KINDS = ("waiting", "preempted", "hit", "prefill", "decode", "finished", "wasted")
 
 
 class Span(NamedTuple):
@@ -24,7 +26,8 @@ class Span(NamedTuple):
             "waiting": queued and never computed; "preempted": from the step that took its blocks to the
             step before its recompute. "prefill": one chunk, always one step. "hit": the prefix-cache hit of
             that chunk. "decode": an unbroken run of decode steps. "finished": the step of its last token; after
-            an abort, the last step it was queued in.
+            an abort, the last step it was queued in. "wasted": the row of an overlapped step that was launched before
+            it was known that the sequence had ended.
         start, end: steps; `end` is the first step that no longer belongs to it.
         tokens: computed in this span ("hit": found in the cache; 0 where nothing is computed).
 
@@ -47,16 +50,21 @@ def sequence_spans(trace: Trace) -> list[Span]:
         while at < len(events) and events[at].step <= i:
             event = events[at]
             at += 1
-            if event.seq_id is not None and builder.queue_event(event.kind, event.seq_id, i):
-                ended.append((event.seq_id, event.kind))
+            if builder.queue_event(event, i):
+                ended.append(event)
         builder.rows(step, i)
-        for seq_id, kind in ended:
-            builder.end(seq_id, kind, i)
+        for event in ended:
+            builder.end(event, i)
     steps = len(trace.steps)
     for event in events[at:]:  # between the last recorded step and the end of the recording
-        if event.kind == "abort" and event.seq_id is not None:
-            builder.end(event.seq_id, event.kind, steps)
+        if event.kind == "abort" or (event.kind == "finish" and not ended_by_length(event)):
+            builder.end(event, steps)
     return builder.close(steps)
+
+
+def ended_by_length(event: Event) -> bool:
+    """Whether a `finish` event came before its sequence's last token was known: a length needs no token."""
+    return event.data is not None and event.data["reason"] == FinishReason.LENGTH
 
 
 class _Builder:
@@ -66,12 +74,16 @@ class _Builder:
         self.spans: defaultdict[int, list[Span]] = defaultdict(list)
         self.idle: dict[int, tuple[str, int]] = dict.fromkeys(trace.header.initial.waiting, ("waiting", 0))
         self.decoding: dict[int, list[int]] = {}  # first step, first step after the run
+        self.last_token: dict[int, int] = {}  # step that sampled it
         # Whoever is computed for the first time since it was admitted may have been helped by the prefix
         # cache; a warm engine's sequences that already hold blocks were helped before the recording.
         self.has_blocks = set(trace.header.initial.block_tables)
 
-    def queue_event(self, kind: str, seq_id: int, i: int) -> bool:
+    def queue_event(self, event: Event, i: int) -> bool:
         """Takes in an event of step `i`; whether it ends the sequence."""
+        kind, seq_id = event.kind, event.seq_id
+        if seq_id is None:
+            return False
         if kind == "arrive":
             self.idle[seq_id] = ("waiting", i)
             self.has_blocks.discard(seq_id)
@@ -82,14 +94,17 @@ class _Builder:
         return kind in ("finish", "abort")
 
     def rows(self, step: Step, i: int) -> None:
-        columns = step.columns
-        for seq_id, cached, tokens, chunk in zip(
-            columns.seq_id, columns.num_cached, columns.num_scheduled, columns.chunk, strict=True
-        ):
-            if chunk is None:
+        c = step.columns
+        rows = zip(c.seq_id, c.num_cached, c.num_scheduled, c.token_id, c.chunk, strict=True)
+        for seq_id, cached, tokens, token_id, chunk in rows:
+            if token_id is not None:
+                self.last_token[seq_id] = i
+            if chunk is not None:
+                self._prefill(seq_id, i, cached, tokens)
+            elif token_id is not None:
                 self._decode(seq_id, i)
             else:
-                self._prefill(seq_id, i, cached, tokens)
+                self.spans[seq_id].append(Span(seq_id, "wasted", i, i + 1, tokens))
 
     def _decode(self, seq_id: int, i: int) -> None:
         run = self.decoding.get(seq_id)
@@ -118,15 +133,20 @@ class _Builder:
         if run:
             self.spans[seq_id].append(Span(seq_id, "decode", run[0], run[1], run[1] - run[0]))
 
-    def end(self, seq_id: int, kind: str, i: int) -> None:
-        """The sequence left in step `i`: an abort comes before the step, unless the step still computed it."""
+    def end(self, event: Event, i: int) -> None:
+        """The sequence left in step `i`: after its last token, or aborted before the step or while it ran."""
+        seq_id = event.seq_id
+        if seq_id is None or (event.data and event.data.get("late") == "ended"):
+            return  # it has left already; only the reason was corrected
         self._close_idle(seq_id, i)
         self._close_run(seq_id)
         spans = self.spans[seq_id]
         if not spans:  # came and was aborted between two steps: no step ever saw it
             return
-        in_step = kind == "finish" or (bool(spans) and spans[-1].end > i)
-        spans.append(Span(seq_id, "finished", i, i + 1, 0) if in_step else Span(seq_id, "finished", i - 1, i, 0))
+        last = i if spans[-1].end > i else i - 1
+        if event.kind == "finish":
+            last = self.last_token.get(seq_id, i)
+        spans.append(Span(seq_id, "finished", last, last + 1, 0))
 
     def close(self, steps: int) -> list[Span]:
         """Ends what is still going on after the last step, and sorts."""

@@ -67,9 +67,10 @@ def _lines(trace: Trace) -> Iterator[dict[str, Any]]:
     for step in trace.steps:
         yield _step_line(step, previous) | {"events": _pack_events(events_of_step(trace.events, step.index))}
         previous = step.columns
-    # What happened after the last step (an abort, a new arrival) belongs to no step line.
-    after = _pack_events(events_of_step(trace.events, len(trace.steps)))
-    yield {"type": "outputs", "outputs": trace.outputs, "events": after}
+    # What happened after the last step (an abort, a new arrival) belongs to no step line. Of an overlapped run that
+    # goes on, neither does what belongs to the step in flight, nor what came after that.
+    after, later = (_pack_events(events_of_step(trace.events, len(trace.steps) + i)) for i in (0, 1))
+    yield {"type": "outputs", "outputs": trace.outputs, "events": after} | ({"later_events": later} if later else {})
     yield {"type": "end", **_counts(trace)}
 
 
@@ -91,6 +92,8 @@ def _step_line(step: Step, previous: Columns) -> dict[str, Any]:
         "decode_stop": _pack_stop(step.decode_stop),
         "timing": step.timing,
     }
+    if step.graph_size is not None:
+        line["graph_size"] = step.graph_size
     return line | ({"preempted": [asdict(p) for p in step.preempted]} if step.preempted else {})
 
 
@@ -153,11 +156,12 @@ def _parse(lines: list[dict[str, Any]]) -> Trace:
             request = Request(**{name: value for name, value in line.items() if name != "type"})
             trace.requests[request.seq_id] = request
         elif line["type"] == "step":
-            trace.events += _unpack_events(line, len(trace.steps))
+            trace.events += _unpack_events(line["events"], len(trace.steps))
             trace.steps.append(_step(line, previous, trace))
             previous = trace.steps[-1].columns
         elif line["type"] == "outputs":
-            trace.events += _unpack_events(line, len(trace.steps))
+            trace.events += _unpack_events(line["events"], len(trace.steps))
+            trace.events += _unpack_events(line.get("later_events", []), len(trace.steps) + 1)
             trace.outputs = line["outputs"]
     return trace
 
@@ -180,8 +184,9 @@ def _step(line: dict[str, Any], previous: Columns, trace: Trace) -> Step:
         decode_stop=Stop(*line["decode_stop"]),
         timing=line["timing"],
         trace=trace,
+        graph_size=line.get("graph_size"),
     )
 
 
-def _unpack_events(line: dict[str, Any], step: int) -> list[Event]:
-    return [Event(step, *values) for values in line["events"]]
+def _unpack_events(events: list[list[Any]], step: int) -> list[Event]:
+    return [Event(step, *values) for values in events]

@@ -27,7 +27,8 @@ def summary(trace: Trace) -> Iterator[str]:
     versions = ", ".join(f"{name} {number}" for name, number in trace.header.versions.items())
     yield f"model        {trace.header.model or 'none (simulated)'} on {trace.header.device}; {versions}"
     pool = f"{config.num_kvcache_blocks} blocks of {config.kvcache_block_size} tokens"
-    yield f"settings     policy {config.policy}; budget {config.max_num_batched_tokens} tokens; {pool}"
+    loop = "; overlapped" if config.overlap else ""
+    yield f"settings     policy {config.policy}; budget {config.max_num_batched_tokens} tokens; {pool}{loop}"
     yield f"requests     {m['num_requests']}: {m['prompt_tokens']} prompt and {m['output_tokens']} output tokens"
     yield f"steps        {m['num_steps']} in {_number(m['duration'])} {unit}"
     for name in ("queue_time", "ttft", "inter_token_latency", "latency"):
@@ -39,11 +40,14 @@ def summary(trace: Trace) -> Iterator[str]:
         yield f"KV slots filled      mean {m['kv_slot_use']['mean']:.0%}  max {m['kv_slot_use']['max']:.0%}"
     yield f"prefix hit rate      {m['prefix_hit_rate']:.0%}"
     yield f"preemptions          {m['num_preemptions']}, {m['recomputed_tokens']} tokens computed again"
+    if config.overlap:
+        yield f"wasted rows          {m['wasted_rows']}, launched before it was known that their sequences had ended"
 
 
 def _row(row: Row) -> str:
     chunk = f"({row.chunk[0]}/{row.chunk[1]})" if row.chunk and row.chunk[1] > 1 else ""
-    return f"{row.seq_id}:{row.num_computed}+{row.num_scheduled}{chunk}"
+    wasted = "(wasted)" if row.wasted else ""
+    return f"{row.seq_id}:{row.num_computed}+{row.num_scheduled}{chunk}{wasted}"
 
 
 def _why(step: Step) -> str:

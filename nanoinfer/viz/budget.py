@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from nanoinfer.trace.trace import Trace
 from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
 from nanoinfer.viz.marks import Entry, add_preemptions, legend, legend_height
-from nanoinfer.viz.series import Ints, fullest, tokens_per_step, used_blocks_per_step
+from nanoinfer.viz.series import Ints, fullest, tokens_per_step, used_blocks_per_step, wasted_per_step
 from nanoinfer.viz.theme import MARGIN, PX, SMALL, WIDTH, Theme, get_theme
 
 TOKENS_HEIGHT, BLOCKS_HEIGHT = 1.7, 0.8  # of the two panels, inches
@@ -41,9 +41,11 @@ def budget(trace: Trace, theme: str = "light") -> Figure:
         raise ValueError("no step to draw: this trace has 0 steps")
     limit, pool = trace.config.max_num_batched_tokens, trace.config.num_kvcache_blocks
     left = MARGIN + text_width(str(max(limit, pool)), SMALL) + 0.1
-    width, top = WIDTH - left - MARGIN, 0.5 + legend_height(LEGEND) + 0.3
+    wasted = any(step.columns.wasted for step in trace.steps)
+    entries = [*LEGEND, ("wasted", "wasted decode tokens (hollow)")] if wasted else LEGEND
+    width, top = WIDTH - left - MARGIN, 0.5 + legend_height(entries) + 0.3
     figure = new_figure(colors, top + TOKENS_HEIGHT + 0.4 + BLOCKS_HEIGHT + 0.5, _title(trace, width))
-    legend(figure, colors, 0.5, LEGEND)
+    legend(figure, colors, 0.5, entries)
     tokens = plot(figure, colors, left, top, width, TOKENS_HEIGHT)
     blocks = plot(figure, colors, left, top + TOKENS_HEIGHT + 0.4, width, BLOCKS_HEIGHT)
     _draw_tokens(tokens, colors, trace, limit, width)
@@ -76,11 +78,14 @@ def _bars(values: Ints, bottoms: Ints, chosen: list[int], share: float) -> np.nd
 
 def _draw_tokens(axes: Axes, theme: Theme, trace: Trace, limit: int, width: float) -> None:
     prefill, decode = tokens_per_step(trace)
-    total = prefill + decode
+    total, wasted = prefill + decode, wasted_per_step(trace)
     chosen = fullest(total, _columns(width))
     roomy = width / len(chosen) >= 4 * PX
     add_rects(axes, _bars(decode, np.zeros_like(decode), chosen, 0.5 if roomy else 1.0), "decode", fc=theme.decode)
     add_rects(axes, _bars(prefill, decode, chosen, 0.86 if roomy else 1.0), "prefill", fc=theme.prefill)
+    if wasted.any():  # the top of the decode bar, hollow
+        hollow = _bars(wasted, decode - wasted, chosen, 0.5 if roomy else 1.0)
+        add_rects(axes, hollow, "wasted", fc=theme.background, ec=theme.decode, linewidths=1.0 if roomy else 0.5)
     note = _scale(axes, theme, limit, int(total.max()), "budget", 1.04)
     _caption(axes, theme, "tokens computed", note)
 

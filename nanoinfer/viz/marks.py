@@ -35,6 +35,7 @@ def sequence_mark(theme: Theme, kind: str) -> Mark:
         "hit": Mark(1.0, {fill: theme.background, line: theme.prefill, "linewidths": 1.0}),
         "preempted": Mark(1.0, {fill: theme.background, line: theme.preempted, "linewidths": 0.8, "hatch": "//////"}),
         "finished": Mark(1.0, {fill: theme.finished}),
+        "wasted": Mark(0.5, {fill: theme.background, line: theme.decode, "linewidths": 1.0}),
     }
     return marks[kind]
 

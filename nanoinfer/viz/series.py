@@ -21,6 +21,11 @@ def tokens_per_step(trace: Trace) -> tuple[Ints, Ints]:
     return prefill, decode
 
 
+def wasted_per_step(trace: Trace) -> Ints:
+    """Decode tokens of every step that were computed for sequences which had ended."""
+    return np.array([len(step.columns.wasted) for step in trace.steps], dtype=np.int64)
+
+
 def used_blocks_per_step(trace: Trace) -> Ints:
     """Blocks held by at least one sequence after every step; counted from the events, without a fold."""
     ref_counts = list(trace.header.initial.ref_counts)

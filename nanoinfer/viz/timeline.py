@@ -20,6 +20,7 @@ LEGEND: list[Entry] = [
     ("preempted", "preempted"),
     ("finished", "finished"),
 ]
+WASTED: Entry = ("wasted", "wasted: it had ended")
 GAP_NOTE = ("", "gap: running, not in the batch")
 ROOM = 6.0  # inches for all rows, where that leaves each at least 3 px
 BELOW = 0.55  # inches for the step axis
@@ -99,7 +100,8 @@ def _spans(trace: Trace, first: int, last: int) -> list[Span]:
 
 
 def _entries(spans: list[Span]) -> list[Entry]:
-    return [*LEGEND, GAP_NOTE] if has_gaps(spans) else LEGEND
+    wasted = [WASTED] if any(span.kind == "wasted" for span in spans) else []
+    return [*LEGEND, *wasted, *([GAP_NOTE] if has_gaps(spans) else [])]
 
 
 def _summary(trace: Trace, first: int, last: int, sequences: int) -> str:

@@ -186,7 +186,7 @@ def test_a_damaged_or_newer_trace_is_refused(llm, tmp_path):
     path.write_text(text[: len(text) // 2], encoding="utf-8")
     with pytest.raises(ValueError, match=r"t\.jsonl is truncated"):
         Trace.load(path)
-    path.write_text(text.replace('"schema_version":1', '"schema_version":99', 1), encoding="utf-8")
+    path.write_text(text.replace('"schema_version":2', '"schema_version":99', 1), encoding="utf-8")
     with pytest.raises(ValueError, match="99"):
         Trace.load(path)
 

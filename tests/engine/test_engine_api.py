@@ -262,7 +262,7 @@ def test_a_recorded_run_is_a_trace_whose_outputs_are_the_results(llm):
     assert [r.prompt for r in trace.requests.values()] == ["The cat", "A dog"]
     assert trace.header.clock_unit == "seconds"
     assert {"torch", "transformers", "python", "nanoinfer"} <= set(trace.header.versions)
-    assert (trace.header.model, trace.header.device, trace.header.schema_version) == ("tiny", "cpu", 1)
+    assert (trace.header.model, trace.header.device, trace.header.schema_version) == ("tiny", "cpu", 2)
     assert trace.header.seed == llm.config.seed
     assert trace.header.config == llm.config.to_dict()
     assert all(step.timing["duration"] >= step.timing["run"] > 0 for step in trace.steps)

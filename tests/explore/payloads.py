@@ -115,7 +115,7 @@ def _states(state, columns):
 
 def _facts(result, c):
     named = [[c[f"{name}_table"][i] for i in c[name]] for name in ("phase", "stop", "decode_stop")]
-    result.frames += list(zip(*named, c["sentences"], c["prefill"], c["decode"], c["offset"], strict=True))
+    result.frames += list(zip(*named, c["sentences"], c["prefill"], c["decode"], c["wasted"], c["offset"], strict=True))
     result.arrived += [[seq_id for (seq_id,) in entries] for entries in ragged(c, "arrived", "seq")]
     result.changed += [{block for (block,) in entries} for entries in ragged(c, "changed", "block")]
     result.ended += ragged(c, "ended", "seq", "reason")

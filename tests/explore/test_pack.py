@@ -26,9 +26,10 @@ def assert_says_what_the_trace_says(trace, unpacked):
         assert told.tables == state.block_tables, f"tables after step {i}"
         assert told.findable == set(state.hash_index.values()), f"prefix cache after step {i}"
         assert told.used == sum(count > 0 for count in state.ref_counts), f"use after step {i}"
-        phase, stop, decode_stop, sentence, prefill, decode, offset = unpacked.frames[i]
+        phase, stop, decode_stop, sentence, prefill, decode, wasted, offset = unpacked.frames[i]
         assert (phase, stop, decode_stop) == (step.phase, str(step.stop), str(step.decode_stop))
         assert sentence == trace.explain(i)
+        assert wasted == len(step.columns.wasted)
         assert (prefill + decode, decode, offset) == (step.num_batched_tokens, step.columns.chunk.count(None), 0)
         assert_moves(trace, i, unpacked)
     assert_bars(trace, unpacked)
@@ -51,7 +52,7 @@ def assert_bars(trace, unpacked):
     for seq_id, kind, start, length, tokens, computed, chunk, chunks, _ in unpacked.bars:
         if KINDS[kind] == "prefill":
             rows[start, seq_id] = (computed, tokens, (chunk, chunks))
-        elif KINDS[kind] == "decode":
+        elif KINDS[kind] in ("decode", "wasted"):
             rows |= {(start + n, seq_id): (computed + n, 1, None) for n in range(length)}
     expected = {}
     for i, step in enumerate(trace.steps):
@@ -231,7 +232,7 @@ def test_a_bucket_shows_its_fullest_step_and_all_its_preemptions(long_run):
     told = unpack(pack(long_run, most_frames=50))
     size = told.meta["steps_per_frame"]
     assert sum(len(step.preempted) for step in long_run.steps) == sum(map(len, told.preempted)) > 0
-    for frame, (_, _, _, sentence, prefill, decode, offset) in enumerate(told.frames):
+    for frame, (_, _, _, sentence, prefill, decode, _, offset) in enumerate(told.frames):
         steps = long_run.steps[frame * size : (frame + 1) * size]
         assert prefill + decode == max(step.num_batched_tokens for step in steps)
         assert steps[offset].num_batched_tokens == prefill + decode

@@ -11,7 +11,7 @@ from nanoinfer import Trace, simulate
 CASES = json.loads((Path(__file__).parent.parent / "data" / "golden_traces.json").read_text(encoding="utf-8"))
 
 
-def run(case: dict) -> Trace:
+def run(case: dict, **more: bool) -> Trace:
     requests = case["requests"]
     letters = [request["seq"] for request in requests]
     tags = [letters.index(request.get("same_prompt_as", request["seq"])) for request in requests]
@@ -21,15 +21,17 @@ def run(case: dict) -> Trace:
         [params(request["max_tokens"]) for request in requests],
         arrivals=[request.get("arrival", 0) for request in requests],
         **limits(c["block_size"], c["num_blocks"], c["max_num_batched_tokens"], c["max_num_seqs"]),
+        **more,
     )
 
 
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlapped"])
 @pytest.mark.parametrize("name", CASES)
-def test_golden_trace_is_reproduced_step_by_step(name):
+def test_golden_trace_is_reproduced_step_by_step(name, overlap):
     """B16 (G3), B30 (G1, G2), B51 (G6), B37, B43 and B53 (P1 to P4)."""
     case = CASES[name]
     letters = [request["seq"] for request in case["requests"]]
-    trace = run(case)
+    trace = run(case, overlap=overlap)
     for step, expected in zip(trace.steps, case["steps"], strict=False):
         got = {
             "phase": step.phase,

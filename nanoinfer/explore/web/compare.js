@@ -31,7 +31,7 @@ function assemblePair(root, pair, told) {
   left.forEach((part, i) => [part, right[i]].forEach((cell, side) => cell.setAttribute("data-side", SIDES[side])));
   transport.jumpBar.append(make("span", { class: "ni-space" }), pair.tableButton);
   const compared = make("div", { class: "ni-compared" }, new LockSwitch(pair).element, difference.button, difference.sentence);
-  const rows = make("div", { class: "ni-panel" }, timelineHead(pair, make("h3", { text: "Rows of both timelines" })), timelineLegend());
+  const rows = make("div", { class: "ni-panel" }, timelineHead(pair, make("h3", { text: "Rows of both timelines" })), timelineLegend(pair.sides.some(({ recording }) => recording.meta.overlap)));
   const metrics = new MetricsTable(told.metrics, told.sides.map(({ name }, side) => `${SIDES[side]}: ${name}`));
   const bucketed = pair.recording.size > 1 ? make("p", { class: "ni-note", text: bucketNote(pair.locks.step.longer) }) : null;
   const parts = [transport.element, transport.jumpBar, compared, bucketed, new Reader(pair).element, rows, make("div", { class: "ni-pair" }, ...cells), metrics.element, keysHelp([["D", "first difference"]])];

@@ -31,7 +31,7 @@ function joined(a, b) {
   return result;
 }
 
-const PER_FRAME = ["prefill", "decode", "offset", "used"];
+const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used"];
 const NAMED = ["phase", "stop", "decode_stop"];
 const RAGGED = {
   queue: ["which", "position", "seq"],

@@ -27,9 +27,12 @@ function timelineHead(view, heading) {
 const TIMELINE_LEGEND = [
   ["waiting", "waiting"], ["hit", "prefix-cache hit"], ["prefill", "prefill chunk"], ["decode", "decode"], ["preempted", "preempted"], ["finished", "finished"],
 ];
+const WASTED_LEGEND = ["wasted", "wasted: it had ended"];
 
-function timelineLegend() {
-  return make("div", { class: "ni-legend" }, ...TIMELINE_LEGEND.map(([kind, text]) => make("span", {}, make("i", { class: `ni-bar ni-bar-${kind}` }), text)));
+/** @param {boolean} overlap whether a step may be launched before it is known who has ended */
+function timelineLegend(overlap) {
+  const entries = overlap ? [...TIMELINE_LEGEND, WASTED_LEGEND] : TIMELINE_LEGEND;
+  return make("div", { class: "ni-legend" }, ...entries.map(([kind, text]) => make("span", {}, make("i", { class: `ni-bar ni-bar-${kind}` }), text)));
 }
 
 const KEYS_HELP = [
@@ -51,7 +54,7 @@ function assemble(root, view) {
   const bucketed = recording.size > 1 ? make("p", { class: "ni-note", text: bucketNote(recording) }) : null;
   const rows = new Timeline(view, tooltip);
   const strip = new Strip(view, tooltip);
-  const timeline = make("div", { class: "ni-panel" }, timelineHead(view, rows.heading), timelineLegend(), strip.element, rows.element);
+  const timeline = make("div", { class: "ni-panel" }, timelineHead(view, rows.heading), timelineLegend(recording.meta.overlap), strip.element, rows.element);
   const columns = make("div", { class: "ni-columns" }, new BlockMap(view, tooltip).element, new Queues(view, tooltip).element);
   transport.jumpBar.append(make("span", { class: "ni-space" }), table.button);
   root.append(

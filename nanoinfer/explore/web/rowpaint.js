@@ -1,7 +1,7 @@
 // ---- rowpaint.js: the bars of the timeline and its axis ----------------------------------------------------
 
-const DRAW_ORDER = ["waiting", "decode", "prefill", "hit", "preempted", "finished"]; // rare states last
-const SHARE = { waiting: 0.2, decode: 0.5 }; // of the row; all others are as tall as it
+const DRAW_ORDER = ["waiting", "decode", "prefill", "hit", "preempted", "wasted", "finished"]; // rare states last
+const SHARE = { waiting: 0.2, decode: 0.5, wasted: 0.5 }; // of the row; all others are as tall as it
 const HIT_SHARE = 0.42; // of the first chunk's cell: a hit takes no time of its own
 const NAME_HEIGHT = 13; // px of a row's name
 
@@ -89,7 +89,7 @@ class BarPainter {
 
   _add(kind, [left, right], y, height) {
     const hairline = kind === "prefill" && this.scale.step > 4 ? 1 : 0; // between chunks
-    if (kind === "hit") this.path.rect(left + 0.5, y + 0.5, Math.max(1, right - left - 1), height - 1);
+    if (kind === "hit" || kind === "wasted") this.path.rect(left + 0.5, y + 0.5, Math.max(1, right - left - 1), height - 1);
     else this.path.rect(left, y, Math.max(1, right - left - hairline), height);
   }
 
@@ -99,15 +99,15 @@ class BarPainter {
 
   fill(kind) {
     const { context, colors, path } = this;
-    if (kind === "hit" || kind === "preempted") {
-      const color = kind === "hit" ? colors.prefill : colors.preempted;
+    const outline = { hit: colors.prefill, preempted: colors.preempted, wasted: colors.decode }[kind];
+    if (outline) {
       context.fillStyle = colors.background;
       context.fill(path);
       if (kind === "preempted") {
-        context.fillStyle = hatching(context, color);
+        context.fillStyle = hatching(context, outline);
         context.fill(path);
       }
-      context.strokeStyle = color;
+      context.strokeStyle = outline;
       context.lineWidth = this.rowHeight < 8 ? 0.6 : 1;
       context.stroke(path);
     } else {

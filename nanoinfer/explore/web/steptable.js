@@ -32,7 +32,7 @@ function stepRows({ recording, fold }, frame) {
     const bars = recording.bars.covering(id, frame);
     const hit = bars.find((bar) => bar.kind === "hit");
     for (const bar of bars) {
-      if (bar.kind !== "prefill" && bar.kind !== "decode") continue;
+      if (!["prefill", "decode", "wasted"].includes(bar.kind)) continue;
       const cached = hit && bar.kind === "prefill" ? hit.tokens : 0;
       rows.push([id, ranAs(bar), ...tokensOf(recording, bar, frame), cached || "\u2013", sampledIn(recording, bar, frame), state.tables.get(id)?.length ?? 0]);
     }
@@ -44,12 +44,13 @@ const ranAs = (bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${b
 
 function tokensOf(recording, bar, frame) {
   if (recording.size > 1) return [counted(bar.tokens, "token")];
-  return bar.kind === "decode" ? [`${bar.computed + frame - bar.start}`] : [tokenRange(bar.computed, bar.tokens).replace(/^tokens? /, "")];
+  return bar.kind !== "prefill" ? [`${bar.computed + frame - bar.start}`] : [tokenRange(bar.computed, bar.tokens).replace(/^tokens? /, "")];
 }
 
 /** The token that a sequence sampled in `frame`: its id, or why there is none. */
 function sampledIn(recording, bar, frame) {
   if (recording.size > 1) return "\u2013";
+  if (bar.kind === "wasted") return "nothing: it had ended";
   if (bar.chunk < bar.chunks) return "dropped";
   const position = bar.kind === "decode" ? bar.computed + frame - bar.start + 1 : bar.computed + bar.tokens;
   const { sampleIds, sampleFirst } = recording.sequence(bar.seq);

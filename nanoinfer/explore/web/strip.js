@@ -55,14 +55,15 @@ class Strip {
   _drawColumns(context, floor, bottom) {
     const { colors, recording } = this.view;
     const { budget, num_blocks: blocks } = recording.meta;
-    const { prefill, decode, used } = recording.column;
+    const { prefill, decode, wasted, used } = recording.column;
     const tall = this._tallest();
-    const paths = { decode: new Path2D(), prefill: new Path2D(), used: new Path2D() };
+    const paths = { decode: new Path2D(), prefill: new Path2D(), wasted: new Path2D(), used: new Path2D() };
     for (const [from, to, x, width] of this._slices()) {
       const fullest = this._fullest(from, to);
       const high = (tokens) => (tokens / Math.max(budget, tall)) * STRIP.budget;
       paths.decode.rect(x, floor, width, -high(decode[fullest]));
       paths.prefill.rect(x, floor - high(decode[fullest]), width, -high(prefill[fullest]));
+      if (wasted[fullest]) paths.wasted.rect(x + 0.5, floor - high(decode[fullest]) + 0.5, Math.max(1, width - 1), high(wasted[fullest]) - 1);
       let most = 0;
       for (let i = from; i < to; i++) most = Math.max(most, used[i]);
       paths.used.rect(x, bottom, width, (-most / blocks) * STRIP.blocks);
@@ -71,6 +72,10 @@ class Strip {
       context.fillStyle = color;
       context.fill(paths[kind]);
     }
+    context.fillStyle = colors.background; // wasted: the top of the decode bar, hollow
+    context.strokeStyle = colors.decode;
+    context.fill(paths.wasted);
+    context.stroke(paths.wasted);
   }
 
   /** A decode-only step may exceed the budget: the strip then ends at the highest. */
@@ -160,13 +165,13 @@ class Strip {
     const slice = this.scale.step >= 1 ? 1 : Math.ceil(1 / this.scale.step);
     const end = Math.min(recording.frames, frame + slice);
     const fullest = this._fullest(frame, end);
-    const { prefill, decode, used, offset } = recording.column;
+    const { prefill, decode, wasted, used, offset } = recording.column;
     const name = recording.nameOfRange(frame, end - 1);
     const many = recording.lastStep(end - 1) > recording.firstStep(frame);
     const at = many ? `, max at step ${grouped(recording.firstStep(fullest) + offset[fullest])}` : "";
     return [
       `${name}${at}: ${prefill[fullest] + decode[fullest]} of ${grouped(recording.meta.budget)} tokens`,
-      `${prefill[fullest]} prefill, ${decode[fullest]} decode`,
+      `${prefill[fullest]} prefill, ${decode[fullest]} decode${wasted[fullest] ? `, ${wasted[fullest]} of it wasted` : ""}`,
       `${used[end - 1]} of ${grouped(recording.meta.num_blocks)} KV blocks in use`,
     ];
   }

@@ -112,6 +112,7 @@ function describeBar(bar, recording) {
   switch (bar.kind) {
     case "prefill": return `prefill of ${counted(bar.tokens, "token")}${range}${chunk}${times}`;
     case "decode": return `decode, one token a step${during}`;
+    case "wasted": return `wasted: computed after its end, which was not known yet${during}${times}`;
     case "hit": return `prefix-cache hit: ${counted(bar.tokens, "token")} found${times}`;
     case "preempted": return `preempted, waits to be computed again${during}${times}`;
     default: return `${bar.kind}${during}`;
