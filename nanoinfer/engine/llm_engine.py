@@ -98,7 +98,7 @@ class LLMEngine:
     def _overlap(self, wanted: bool | None, scheduler_cls: type[Scheduler]) -> bool:
         """Overlap pays where the device computes by itself while the CPU goes on."""
         assert self._runner is not None
-        pays = self._runner.device.type == "cuda" and hasattr(self._runner, "launch") and can_overlap(scheduler_cls)
+        pays = self._runner.on_gpu and can_overlap(scheduler_cls)
         return pays if wanted is None else wanted
 
     def __enter__(self) -> Self:

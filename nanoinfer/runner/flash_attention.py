@@ -71,7 +71,7 @@ class FlashAttention:
             return out.squeeze(1)
         if metadata.block_tables is not None:
             key, value = cache.blocks.unbind(0)
-        return flash_attn_varlen_func(
+        out = flash_attn_varlen_func(
             query,
             key,
             value,
@@ -82,3 +82,4 @@ class FlashAttention:
             causal=True,
             block_table=metadata.block_tables,
         )
+        return out  # noqa: RET504 (the library is untyped: `out` is declared above)
