@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanoinfer.kernels.activation import silu_mul
+from nanoinfer.kernels.linear import linear_one_row
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 from nanoinfer.kernels.rotary_store import norm_rope_store
 from nanoinfer.models.ops import LayerCache
@@ -22,6 +24,11 @@ class Rotation(NamedTuple):
 
 class TritonOps:
     """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if x.shape[0] == 1 and bias is None:
+            return linear_one_row(x, weight)
+        return F.linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return rms_norm(x, weight, eps)

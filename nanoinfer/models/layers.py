@@ -41,29 +41,35 @@ def uninitialised(*shape: int, place: Placement, shard_dim: int | None = None) -
 class ColumnLinear(nn.Module):
     """y = x W^T + b, with W of shape [out_features, in_features] cut by outputs: each rank gives its part of y."""
 
-    def __init__(self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks, ops: Ops
+    ) -> None:
         super().__init__()
         rows = out_features // ranks.size
         self.weight = uninitialised(rows, in_features, place=place, shard_dim=0)
         self.bias = uninitialised(rows, place=place, shard_dim=0) if bias else None
+        self.ops = ops
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return self.ops.linear(x, self.weight, self.bias)
 
 
 class RowLinear(nn.Module):
     """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks."""
 
-    def __init__(self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks, ops: Ops
+    ) -> None:
         super().__init__()
         self.weight = uninitialised(out_features, in_features // ranks.size, place=place, shard_dim=1)
         self.bias = uninitialised(out_features, place=place) if bias else None
         self.ranks = ranks
+        self.ops = ops
 
     def forward(self, x: Tensor) -> Tensor:
         if self.ranks.size == 1:
-            return F.linear(x, self.weight, self.bias)
-        y = self.ranks.sum(F.linear(x, self.weight))
+            return self.ops.linear(x, self.weight, self.bias)
+        y = self.ranks.sum(self.ops.linear(x, self.weight, None))
         return y if self.bias is None else y + self.bias  # once, not once on each rank
 
 
@@ -78,10 +84,11 @@ class MergedLinear:
         self.weight = merge([linear.weight for linear in linears])
         biases = [linear.bias for linear in linears if linear.bias is not None]
         self.bias = merge(biases) if biases else None
+        self.ops = linears[0].ops
 
     def __call__(self, x: Tensor) -> Tensor:
         """The outputs [num_tokens, sum of out_features] side by side, in the order of the linears."""
-        return F.linear(x, self.weight, self.bias)
+        return self.ops.linear(x, self.weight, self.bias)
 
 
 def merge(parameters: Sequence[nn.Parameter]) -> Tensor:

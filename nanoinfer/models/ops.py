@@ -1,4 +1,4 @@
-"""The operations between the matrix products, in plain PyTorch: what they compute is meant to be read here.
+"""The operations of a decoder layer besides attention, in plain PyTorch: what they compute is meant to be read here.
 
 `nanoinfer/kernels/` holds the same operations as fused GPU kernels behind the same methods. Results are rounded to
 the model's dtype at the same places, so that both give the same numbers up to the order of a sum.
@@ -25,7 +25,10 @@ class LayerCache(NamedTuple):
 
 
 class Ops(Protocol):
-    """What a decoder layer does besides matrix products and attention."""
+    """What a decoder layer does besides attention."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019), in float32 inside."""
@@ -67,6 +70,9 @@ class Ops(Protocol):
 
 class TorchOps:
     """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return F.rms_norm(x, weight.shape, weight, eps)

@@ -46,7 +46,7 @@ class Parts:
     Attributes:
         place: dtype and device of the parameters.
         backend: how attention reads the KV cache.
-        ops: how everything between the matrix products is computed.
+        ops: how everything besides attention is computed.
         ranks: the devices that share the model.
     """
 
@@ -54,6 +54,11 @@ class Parts:
     backend: Attend
     ops: Ops = field(default_factory=TorchOps)
     ranks: Ranks = field(default_factory=OneDevice)
+
+    @property
+    def linear(self) -> tuple[Placement, Ranks, Ops]:
+        """What every linear layer is told."""
+        return self.place, self.ranks, self.ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,10 @@ class Qwen3Attention(nn.Module):
         super().__init__()
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         hidden, bias = config.hidden_size, config.attention_bias
-        self.q_proj = ColumnLinear(hidden, heads * dim, bias, parts.place, parts.ranks)
-        self.k_proj = ColumnLinear(hidden, kv_heads * dim, bias, parts.place, parts.ranks)
-        self.v_proj = ColumnLinear(hidden, kv_heads * dim, bias, parts.place, parts.ranks)
-        self.o_proj = RowLinear(heads * dim, hidden, bias, parts.place, parts.ranks)
+        self.q_proj = ColumnLinear(hidden, heads * dim, bias, *parts.linear)
+        self.k_proj = ColumnLinear(hidden, kv_heads * dim, bias, *parts.linear)
+        self.v_proj = ColumnLinear(hidden, kv_heads * dim, bias, *parts.linear)
+        self.o_proj = RowLinear(heads * dim, hidden, bias, *parts.linear)
         self.q_norm = RMSNorm(dim, config.rms_norm_eps, parts.place, parts.ops)
         self.k_norm = RMSNorm(dim, config.rms_norm_eps, parts.place, parts.ops)
         self.qkv = MergedLinear(self.q_proj, self.k_proj, self.v_proj)
@@ -107,9 +112,9 @@ class Qwen3MLP(nn.Module):
     def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj = ColumnLinear(hidden, inner, False, parts.place, parts.ranks)
-        self.up_proj = ColumnLinear(hidden, inner, False, parts.place, parts.ranks)
-        self.down_proj = RowLinear(inner, hidden, False, parts.place, parts.ranks)
+        self.gate_proj = ColumnLinear(hidden, inner, False, *parts.linear)
+        self.up_proj = ColumnLinear(hidden, inner, False, *parts.linear)
+        self.down_proj = RowLinear(inner, hidden, False, *parts.linear)
         self.gate_up = MergedLinear(self.gate_proj, self.up_proj)
         self.ops = parts.ops
 
@@ -172,7 +177,7 @@ class Qwen3ForCausalLM(nn.Module):
         self.config = config
         self.ranks = parts.ranks
         self.model = Qwen3Model(config, parts)
-        self.lm_head = ColumnLinear(config.hidden_size, config.vocab_size, False, parts.place, parts.ranks)
+        self.lm_head = ColumnLinear(config.hidden_size, config.vocab_size, False, *parts.linear)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
@@ -200,5 +205,5 @@ class Qwen3ForCausalLM(nn.Module):
         if out is None:
             return self.ranks.concat(self.lm_head(hidden))
         if self.ranks.size == 1:
-            return torch.mm(hidden, self.lm_head.weight.t(), out=out)
+            return torch.mm(hidden, self.lm_head.weight.t(), out=out)  # the head is large: no copy of its output
         return out.copy_(self.ranks.concat(self.lm_head(hidden)))

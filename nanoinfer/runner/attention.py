@@ -80,11 +80,12 @@ class AttentionBackend(Protocol):
         ever read."""
 
 
-# Where each backend lives, and the package it needs; imported when chosen, because not every machine has it.
+# Where each backend lives, and the packages it needs, fastest first; imported when chosen: not every machine has them.
 BACKENDS = {
-    "flash_attn": ("nanoinfer.runner.flash_attention", "FlashAttention", "flash_attn"),
-    "triton": ("nanoinfer.runner.triton_attention", "TritonAttention", "triton"),
-    "torch": ("nanoinfer.runner.torch_attention", "TorchAttention", "torch"),
+    "flash_triton": ("nanoinfer.runner.flash_triton_attention", "FlashTritonAttention", ("flash_attn", "triton")),
+    "flash_attn": ("nanoinfer.runner.flash_attention", "FlashAttention", ("flash_attn",)),
+    "triton": ("nanoinfer.runner.triton_attention", "TritonAttention", ("triton",)),
+    "torch": ("nanoinfer.runner.torch_attention", "TorchAttention", ()),
 }
 
 
@@ -107,14 +108,14 @@ def make_backend(name: str, device: torch.device, dtype: torch.dtype, block_size
 
 def obstacle(name: str, device: torch.device, dtype: torch.dtype, block_size: int) -> str | None:
     """Why a known backend cannot serve; None when it can."""
-    package = BACKENDS[name][2]
-    if find_spec(package) is None:
-        return f"needs the package {package}, which is not installed; install nanoinfer[gpu], or use 'auto'"
+    missing = [package for package in BACKENDS[name][2] if find_spec(package) is None]
+    if missing:
+        return f"needs {' and '.join(missing)}, which is not installed; install nanoinfer[gpu], or use 'auto'"
     if name == "torch":
         return None
     if device.type != "cuda" and not interpreted(name):
         return f"needs a CUDA device, got device={device.type!r}; use 'torch' or 'auto'"
-    if name == "flash_attn" and dtype != torch.bfloat16:
+    if "flash_attn" in BACKENDS[name][2] and dtype != torch.bfloat16:
         return f"computes in bfloat16, got dtype={str(dtype).removeprefix('torch.')!r}; use 'triton' or 'auto'"
     multiple = load(name).block_multiple
     if block_size % multiple:

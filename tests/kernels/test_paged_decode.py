@@ -104,7 +104,7 @@ def test_the_number_of_splits_fills_the_gpu_and_leaves_no_split_without_a_tile()
     assert num_splits(8, 1) == num_splits(0, 0) == 1
     for rows in range(1, 200):
         splits = num_splits(rows * 8, 4096)
-        assert rows * 8 * splits >= 500
+        assert rows * 8 * splits >= 500 or splits == module.MAX_SPLITS
         assert splits * module.TILE <= 4096
 
 

@@ -114,6 +114,6 @@ def test_groups_hold_every_row_once_and_pad_little():
 
 
 def test_unknown_backend_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"attention_backend.*auto, flash_attn, triton, torch.*'flash'"):
+    with pytest.raises(ValueError, match=r"attention_backend.*auto, flash_triton, flash_attn, triton, torch.*'flash'"):
         make_backend("flash", CPU, torch.float32, 16)
     assert make_backend("auto", CPU, torch.float32, 16).name == "torch"
