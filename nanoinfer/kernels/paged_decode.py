@@ -15,7 +15,7 @@ from torch import Tensor
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
-MAX_SPLITS = 64
+FEW_SPLITS, MAX_SPLITS = 16, 64
 STAGES = 5  # of Triton's software pipeline: two block numbers, then two tiles of keys and values are under way
 PROGRAMS_WANTED = 1188  # three waves of three programs on each of an H200's 132 processors: long rows delay nobody
 LOG2_E = 1.4426950408889634
@@ -76,7 +76,8 @@ def paged_decode(
         num_stages=STAGES,
     )
     if log_sums is not None:
-        _join_splits[(rows * heads,)](partial, log_sums, out, splits, triton.next_power_of_2(splits), head_dim)
+        block = FEW_SPLITS if splits <= FEW_SPLITS else MAX_SPLITS  # two variants to compile, not one for each size
+        _join_splits[(rows * heads,)](partial, log_sums, out, splits, block, head_dim)
     return out
 
 
