@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 # The shipped model is small: on a busy machine, threads that wait for each other make it ten times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
 # Triton reads this when it is first imported, and other packages may import it: so here, before any test module.
-if not torch.cuda.is_available():
+if not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 if TYPE_CHECKING:

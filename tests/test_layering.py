@@ -133,12 +133,18 @@ def test_nothing_but_the_entry_points_imports_the_engine(module):
     assert not [name for name in imports_of(module) if name.startswith("nanoinfer.engine")]
 
 
-@pytest.mark.parametrize("module", modules_of("runner", "models"))
+@pytest.mark.parametrize("module", modules_of("runner", "models", "kernels"))
 def test_the_model_side_knows_no_trace_no_queue_and_no_engine(module):
     own = {part_of(name) for name in imports_of(module) if name in MODULES}
-    assert own <= {"reasons", "sampling_params", "config", "core", "runner", "models", "__init__"}
+    assert own <= {"reasons", "sampling_params", "config", "core", "runner", "models", "kernels", "__init__"}
     assert "nanoinfer.core.scheduler" not in imports_of(module)
     assert "nanoinfer.core.block_manager" not in imports_of(module)
+
+
+def test_triton_is_imported_by_the_kernels_alone():
+    """Where it is missing all else works, and who imports it first decides whether it compiles or interprets."""
+    importers = {part_of(m) for m in MODULES if any(name.split(".")[0] == "triton" for name in imports_of(m))}
+    assert importers == {"kernels"}
 
 
 def run_python(code: str) -> str:

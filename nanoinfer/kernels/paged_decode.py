@@ -76,7 +76,7 @@ def paged_decode(
         num_stages=STAGES,
     )
     if log_sums is not None:
-        _join_splits[(rows * heads,)](partial, log_sums, out, splits, triton.next_power_of_2(splits), head_dim)
+        _join_splits[(rows * heads,)](partial, log_sums, out, splits, MAX_SPLITS, head_dim)
     return out
 
 

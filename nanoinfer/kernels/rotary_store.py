@@ -65,7 +65,7 @@ def norm_rope_store(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["positions_ptr", "slots_ptr"])
 def _norm_rope_store(
     qkv_ptr: tl.tensor,
     q_weight_ptr: tl.tensor,

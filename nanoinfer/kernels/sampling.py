@@ -54,7 +54,11 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
     return out
 
 
-@triton.jit
+# Small arrays, which may begin anywhere: their alignment makes no variant of a kernel.
+SMALL_ARRAYS = ["temperatures_ptr", "keys_ptr", "draws_ptr", "shifts_ptr", "scores_ptr", "tokens_ptr", "out_ptr"]
+
+
+@triton.jit(do_not_specialize_on_alignment=SMALL_ARRAYS)
 def _race_in_pieces(
     logits_ptr: tl.tensor,
     temperatures_ptr: tl.tensor,
@@ -89,7 +93,7 @@ def _race_in_pieces(
     tl.store(tokens_ptr + place, start + winner)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=SMALL_ARRAYS)
 def _race_of_pieces(
     temperatures_ptr: tl.tensor,
     shifts_ptr: tl.tensor,
