@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 from helpers import config, limits, make_core, params, prompt, run_all
+from lazy_device import Driver
 from payloads import columns_of, types_of, unpack
 from workloads import drive
 
@@ -95,6 +96,37 @@ def test_a_growing_recording_can_be_packed_in_chunks():
             trace.steps, trace.events = steps[:end], [event for event in events if event.step < end]
             payload["chunks"].append(packer.chunk())
         grown = unpack(payload)
+        for name in ("states", "frames", "bars", "marks", "samples", "arrived", "ended", "changed", "preempted"):
+            assert getattr(grown, name) == getattr(whole, name), f"{name} of seed {seed}"
+
+
+def test_overlapped_recordings_are_told_step_by_step():
+    wasted = 0
+    for seed in range(80):
+        trace = Driver(seed).run().trace
+        assert_says_what_the_trace_says(trace, unpack(pack(trace)))
+        wasted += trace.metrics()["wasted_rows"]
+    assert wasted > 20
+
+
+def test_an_overlapped_recording_that_grows_is_packed_as_it_is_in_the_end():
+    """Each step is packed when it is recorded; what its tokens ended stands among the events by then."""
+    for seed in range(80):
+        work, packers, payloads = Driver(seed).work, [], []
+
+        def on_step(trace, _i, packers=packers, payloads=payloads):
+            if not packers:
+                packers.append(Packer(trace))
+                payloads.append(packers[0].header())
+            payloads[0]["chunks"].append(packers[0].chunk())
+
+        settings = {f: getattr(work.config, f) for f in ("kvcache_block_size", "max_num_seqs", "policy")}
+        settings |= {f: getattr(work.config, f) for f in ("num_kvcache_blocks", "max_num_batched_tokens", "eos")}
+        settings["max_model_len"] = work.config.max_model_len
+        trace = simulate(
+            work.prompts, work.params, work.token, arrivals=work.arrivals, on_step=on_step, overlap=True, **settings
+        )
+        grown, whole = unpack(payloads[0]), unpack(pack(trace))
         for name in ("states", "frames", "bars", "marks", "samples", "arrived", "ended", "changed", "preempted"):
             assert getattr(grown, name) == getattr(whole, name), f"{name} of seed {seed}"
 

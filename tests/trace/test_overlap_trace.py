@@ -157,6 +157,38 @@ def test_times_of_random_runs_never_go_back():
                 assert request["latency"] >= request["ttft"] > 0
 
 
+# ---- the fold ------------------------------------------------------------------------------
+
+
+def test_dropping_any_event_of_an_overlapped_run_is_noticed():
+    """But a correction of a reason, which changes no queue and no block."""
+    for seed in range(25):
+        run = Driver(seed).run()
+        for position, event in enumerate(run.trace.events):
+            if event.step >= len(run.trace.steps) or (event.data or {}).get("late") == "ended":
+                continue
+            events = run.trace.events[:position] + run.trace.events[position + 1 :]
+            broken = Trace(run.trace.header, run.trace.requests, events, run.trace.steps)
+            assert not folds(broken, run.states), f"seed {seed}: {event} was not missed"
+
+
+def folds(trace, states):
+    try:
+        return all(vars(trace.state(i)) == states[i] for i in range(len(trace.steps)))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("late", ["ended", "waiting"])
+def test_a_late_ending_of_a_sequence_that_still_runs_does_not_fold(late):
+    trace = run()
+    position = next(i for i, event in enumerate(trace.events) if event.kind == "finish")
+    event = trace.events[position]
+    trace.events[position] = event._replace(data={**event.data, "late": late})
+    with pytest.raises(ValueError, match="does not fold"):
+        trace.state(event.step)
+
+
 # ---- files --------------------------------------------------------------------------------
 
 
