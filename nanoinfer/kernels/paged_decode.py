@@ -1,8 +1,8 @@
 """Attention of one query per row over a paged KV cache: split-KV, known as flash-decoding (Dao et al., 2023).
 
 Decoding reads every cached key and value once and computes little, so all that counts is to keep the memory busy: a
-context is cut into splits that different programs read at the same time, each with a softmax of its own (Milakov and
-Gimelshein, 2018), and a second kernel joins them. The query heads that share a kv head are one program's matrix.
+context is cut into splits that different programs read at the same time, each with a softmax of its own, and a second
+kernel joins them. The query heads that share a kv head are the lines of one program's matrix.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.online_softmax import attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
@@ -139,15 +140,8 @@ def _attend_split(
         seen = tile + tl.arange(0, TILE) < end
         slots = token_slots(table_ptr, tile, end, BLOCK_SIZE, TILE)[:, None]
         key = tl.load(key_ptr + slots * key_stride + columns[None, :], mask=seen[:, None], other=0.0)
-        scores = tl.dot(query, key.T, input_precision="ieee") * scale
-        scores = tl.where(seen[None, :], scores, float("-inf"))
-        new_best = tl.maximum(best, tl.max(scores, axis=1))
-        shrink = tl.exp2(best - new_best)
-        weights = tl.exp2(scores - new_best[:, None])
         value = tl.load(value_ptr + slots * value_stride + columns[None, :], mask=seen[:, None], other=0.0)
-        out = tl.dot(weights.to(value.dtype), value, out * shrink[:, None], input_precision="ieee")
-        total = total * shrink + tl.sum(weights, axis=1)
-        best = new_best
+        best, total, out = attend_to_tile(query, key, value, seen[None, :], scale, best, total, out)
 
     tl.store(out_ptr + places[:, None] * HEAD_DIM + columns[None, :], out / total[:, None], mask=is_head[:, None])
     if log_sums_ptr is not None:

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.online_softmax import attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # keys read at a time
@@ -129,15 +130,9 @@ def _attend_tile(
         stored = positions < end
         slots = token_slots(table_ptr, tile, end, BLOCK_SIZE, TILE)[:, None]
         key = tl.load(key_ptr + slots * key_stride + columns[None, :], mask=stored[:, None], other=0.0)
-        scores = tl.dot(query, key.T, input_precision="ieee") * scale
-        scores = tl.where(positions[None, :] <= (cached + number)[:, None], scores, float("-inf"))
-        new_best = tl.maximum(best, tl.max(scores, axis=1))
-        shrink = tl.exp2(best - new_best)
-        weights = tl.exp2(scores - new_best[:, None])
         value = tl.load(value_ptr + slots * value_stride + columns[None, :], mask=stored[:, None], other=0.0)
-        out = tl.dot(weights.to(value.dtype), value, out * shrink[:, None], input_precision="ieee")
-        total = total * shrink + tl.sum(weights, axis=1)
-        best = new_best
+        visible = positions[None, :] <= (cached + number)[:, None]
+        best, total, out = attend_to_tile(query, key, value, visible, scale, best, total, out)
 
     places = out_ptr + ((tokens * kv_heads * GROUP + heads) * HEAD_DIM)[:, None] + columns[None, :]
     tl.store(places, out / total[:, None], mask=inside[:, None])
