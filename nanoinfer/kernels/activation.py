@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+
 BLOCK = 1024
 
 
@@ -21,12 +23,13 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     """
     tokens, n = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty((tokens, n), dtype=gate_up.dtype, device=gate_up.device)
-    _silu_mul[(tokens, triton.cdiv(n, BLOCK))](gate_up, out, gate_up.stride(0), n, BLOCK)
+    _silu_mul[(tokens, triton.cdiv(n, BLOCK))](gate_up, out, gate_up.stride(0), n, BLOCK, **LAUNCH)
     return out
 
 
 @triton.jit
 def _silu_mul(gate_up_ptr: tl.tensor, out_ptr: tl.tensor, stride: int, n: int, BLOCK: tl.constexpr) -> None:
+    wait_for_predecessor()
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < n

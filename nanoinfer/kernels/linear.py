@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+
 ROWS = 4  # of one program
 COLUMNS = 1024  # read at a time
 
@@ -28,7 +30,7 @@ def linear_one_row(x: Tensor, weight: Tensor) -> Tensor:
     out_features, in_features = weight.shape
     out = torch.empty((1, out_features), dtype=x.dtype, device=x.device)
     grid = (triton.cdiv(out_features, ROWS),)
-    _one_row[grid](x, weight, out, out_features, in_features, ROWS, COLUMNS, num_warps=8)
+    _one_row[grid](x, weight, out, out_features, in_features, ROWS, COLUMNS, num_warps=8, **LAUNCH)
     return out
 
 
@@ -47,9 +49,11 @@ def _one_row(
     is_row = rows < out_features
     places = weight_ptr + rows[:, None].to(tl.int64) * in_features + columns[None, :]
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    weight = tl.load(places, mask=is_row[:, None] & (columns < in_features)[None, :], other=0.0)
+    wait_for_predecessor()  # the weights are on their way already
     for start in range(0, in_features, COLUMNS):
-        inside = start + columns < in_features
-        weight = tl.load(places + start, mask=is_row[:, None] & inside[None, :], other=0.0)
-        x = tl.load(x_ptr + start + columns, mask=inside, other=0.0)
+        x = tl.load(x_ptr + start + columns, mask=start + columns < in_features, other=0.0)
         total += weight.to(tl.float32) * x.to(tl.float32)[None, :]
+        inside = start + COLUMNS + columns < in_features
+        weight = tl.load(places + start + COLUMNS, mask=is_row[:, None] & inside[None, :], other=0.0)
     tl.store(out_ptr + rows, tl.sum(total, axis=1), mask=is_row)

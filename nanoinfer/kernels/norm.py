@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in float32 inside.
@@ -56,6 +58,7 @@ def launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Te
         eps,
         block,
         num_warps=min(max(block // 256, 1), 8),
+        **LAUNCH,
     )
     return out
 
@@ -75,6 +78,8 @@ def _rms_norm(
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < hidden
+    weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    wait_for_predecessor()
     x = tl.load(x_ptr + row * x_stride + columns, mask=inside, other=0.0).to(tl.float32)
     if residual_ptr is not None:
         place = residual_ptr + row * residual_stride + columns
@@ -82,5 +87,4 @@ def _rms_norm(
         tl.store(place, total, mask=inside)
         x = total.to(tl.float32)
     scale = tl.rsqrt(tl.sum(x * x, axis=0) / hidden + eps)
-    weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_ptr + row * hidden + columns, x * scale * weight, mask=inside)

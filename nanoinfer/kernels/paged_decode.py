@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
 from nanoinfer.kernels.online_softmax import attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
@@ -75,9 +76,10 @@ def paged_decode(
         TILE,
         num_warps=4,
         num_stages=STAGES,
+        **LAUNCH,
     )
     if log_sums is not None:
-        _join_splits[(rows * heads,)](partial, log_sums, out, splits, MAX_SPLITS, head_dim)
+        _join_splits[(rows * heads,)](partial, log_sums, out, splits, MAX_SPLITS, head_dim, **LAUNCH)
     return out
 
 
@@ -116,6 +118,7 @@ def _attend_split(
     is_head = members < GROUP
     places = (row * kv_heads * GROUP + heads) * splits + split
 
+    wait_for_predecessor()
     context = tl.load(context_lens_ptr + row)
     length = tl.cdiv(tl.cdiv(context, splits), TILE) * TILE
     start = split * length
@@ -161,6 +164,7 @@ def _join_splits(
     head = tl.program_id(0).to(tl.int64)
     split, columns = tl.arange(0, SPLITS_BLOCK), tl.arange(0, HEAD_DIM)
     places = head * splits + split
+    wait_for_predecessor()
     log_sums = tl.load(log_sums_ptr + places, mask=split < splits, other=float("-inf"))
     worked = log_sums > float("-inf")
     best = tl.max(log_sums, axis=0)

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
 from nanoinfer.kernels.online_softmax import attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
@@ -73,6 +74,7 @@ def paged_prefill(
         TILE,
         num_warps=8,
         num_stages=STAGES,
+        **LAUNCH,
     )
     return out
 
@@ -105,6 +107,7 @@ def _attend_tile(
     kv_heads = tl.num_programs(1)
     QUERIES: tl.constexpr = LINES // GROUP
     first = (tl.num_programs(0) - 1 - tl.program_id(0)) * QUERIES  # late queries see most and start first
+    wait_for_predecessor()
     start = tl.load(query_starts_ptr + row)
     queries = tl.load(query_starts_ptr + row + 1) - start
     if first >= queries:

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+
 
 def norm_rope_store(
     qkv: Tensor,
@@ -62,6 +64,7 @@ def norm_rope_store(
         half,
         triton.next_power_of_2(half),
         num_warps=1,
+        **LAUNCH,
     )
 
 
@@ -89,6 +92,7 @@ def _norm_rope_store(
 ) -> None:
     token, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kv_heads = tl.num_programs(1)
+    wait_for_predecessor()
     slot = tl.load(slots_ptr + token).to(tl.int64)
     position = tl.load(positions_ptr + token).to(tl.int64)
     columns = tl.arange(0, HALF_BLOCK)[None, :]

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
 
+from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
 from nanoinfer.runner import draws as numbers
 
 UNSIGNED = (1 << 64) - 1
@@ -48,9 +49,11 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
     if out is None:
         out = torch.empty(rows, dtype=torch.int64, device=logits.device)
     parameters = temperatures, keys, draws
-    _race_in_pieces[(pieces, rows)](logits, *parameters, scales[0], scales[1], tokens, logits.stride(0), vocab, piece)
+    _race_in_pieces[(pieces, rows)](
+        logits, *parameters, scales[0], scales[1], tokens, logits.stride(0), vocab, piece, **LAUNCH
+    )
     block = triton.next_power_of_2(pieces)
-    _race_of_pieces[(rows,)](temperatures, scales[0], scales[1], tokens, out, pieces, block, num_warps=1)
+    _race_of_pieces[(rows,)](temperatures, *winners, out, pieces, block, num_warps=1, **LAUNCH)
     return out
 
 
@@ -74,6 +77,7 @@ def _race_in_pieces(
     """The winner of one piece of a row: its token, its score, and the logit that the scores are relative to."""
     row = tl.program_id(1).to(tl.int64)
     start = tl.program_id(0) * PIECE
+    wait_for_predecessor()
     tokens = start + tl.arange(0, PIECE)
     places = logits_ptr + row * logits_stride + tokens
     logits = tl.load(places, mask=tokens < vocab, other=float("-inf")).to(tl.float32)
@@ -106,6 +110,7 @@ def _race_of_pieces(
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     places = row * pieces + columns
+    wait_for_predecessor()
     shifts = tl.load(shifts_ptr + places, mask=columns < pieces, other=float("-inf"))
     scores = tl.load(scores_ptr + places, mask=columns < pieces, other=float("-inf"))
     shifts = (shifts - _finite(tl.max(shifts, axis=0))) * _sharpness(tl.load(temperatures_ptr + row))
