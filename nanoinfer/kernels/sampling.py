@@ -49,9 +49,8 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
     if out is None:
         out = torch.empty(rows, dtype=torch.int64, device=logits.device)
     parameters = temperatures, keys, draws
-    _race_in_pieces[(pieces, rows)](
-        logits, *parameters, scales[0], scales[1], tokens, logits.stride(0), vocab, piece, **LAUNCH
-    )
+    winners = scales[0], scales[1], tokens
+    _race_in_pieces[(pieces, rows)](logits, *parameters, *winners, logits.stride(0), vocab, piece, **LAUNCH)
     block = triton.next_power_of_2(pieces)
     _race_of_pieces[(rows,)](temperatures, *winners, out, pieces, block, num_warps=1, **LAUNCH)
     return out
