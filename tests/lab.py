@@ -97,3 +97,13 @@ def run_all(page) -> list[dict]:
              .filter(cell => cell.model.type === 'code')
              .flatMap(cell => cell.model.outputs.toJSON())"""
     )
+
+
+def run_cell(page, number: int) -> None:
+    """Run one cell and wait for its end."""
+    script = """async number => {
+        const { content } = jupyterapp.shell.currentWidget;
+        content.activeCellIndex = number;
+        await jupyterapp.commands.execute('notebook:run-cell');
+    }"""
+    page.evaluate(script, number)

@@ -405,8 +405,8 @@ def test_a_cell_run_three_times_leaves_one_explorer(pressed, open_page):
         page.frame_locator("iframe").locator(".ni[data-ready]").wait_for()
     assert page.locator("iframe").count() == 1
     slider = page.frame_locator("iframe").locator(SLIDER)
-    slider.focus()
-    page.keyboard.press("ArrowRight")
+    slider.press("ArrowRight")
+    page.frame_locator("iframe").locator(".ni-output", has_text="step 1 /").wait_for()
     assert slider.input_value() == "1"
 
 
