@@ -64,7 +64,7 @@ class Queues {
     if (selected) classes.push("ni-selected");
     const move = moved ? this.moves.get(id) ?? (leaving ? "leaves" : "enters") : null;
     const sign = moved && leaving ? MOVE_SIGNS[move] : null;
-    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move }, make("span", { text: id }));
+    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move, "aria-current": selected && "true" }, make("span", { text: id }));
     if (sign) chip.append(make("small", { text: sign }));
     chip.append(make("span", { class: "ni-hidden", text: move ? ` (${move})` : "" }));
     return chip;
