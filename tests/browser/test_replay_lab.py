@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 from helpers import limits, params, prompt
-from lab import jupyter_lab, open_notebook, run_cell
+from lab import crowded, jupyter_lab, open_notebook, run_cell
 from workloads import pressed_run
 
 from nanoinfer import Trace, simulate
@@ -79,7 +79,8 @@ class Replay:
         script = """canvas => {
             const { data, width } = canvas.getContext('2d').getImageData(0, 0, canvas.width, 5 * devicePixelRatio);
             const columns = new Set();
-            for (let i = 0; i < data.length / 4; i += 1) if (data[4 * i + 3] > 128) columns.add(i % width / devicePixelRatio);
+            for (let i = 0; i < data.length / 4; i += 1)
+                if (data[4 * i + 3] > 128) columns.add(i % width / devicePixelRatio);
             const found = [...columns].filter(x => x > 58); // right of the labels
             return [Math.min(...found), Math.max(...found)];
         }"""
@@ -115,12 +116,13 @@ def opened(browser, server, request):
     base, root, theme = server
     pages, errors = [], []
 
-    def opened(*cells):
+    def opened(*cells, scale=1):
         name = f"{request.node.originalname}.ipynb"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (SETUP, *cells)])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, root / name)
-        page = browser.new_page(viewport={"width": 1400, "height": 1500})
+        viewport = {"width": 1400 // scale, "height": 1500 // scale}
+        page = browser.new_page(viewport=viewport, device_scale_factor=scale)
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(f"{error}\n{error.stack}"))
         open_notebook(page, base, name)
@@ -229,6 +231,18 @@ def test_a_cell_run_three_times_leaves_one_set_of_handlers(opened, traces):
             "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(window.redraws))))"
         )
         assert redraws == step, "one for each move"
+
+
+def test_at_twice_the_size_it_fits_its_cell(opened, traces):
+    """A window of 1400 px at 200 % leaves JupyterLab's cells some 500 px."""
+    page, theme = opened("a.explore(step=21, select=3)", scale=2)
+    replay = Replay(page, 1)
+    assert replay.inside.locator(".ni").get_attribute("data-theme") == theme.name
+    canvas = replay.inside.locator(".ni-rows")
+    assert canvas.evaluate("c => c.width") == round(2 * canvas.bounding_box()["width"])
+    assert crowded(replay.inside.locator(".ni")) == []
+    frame, content = replay.cell.locator("iframe").bounding_box(), replay.inside.locator("main").bounding_box()
+    assert content["height"] <= frame["height"]
 
 
 def test_the_saved_notebook_still_shows_the_replay(opened, server, traces):

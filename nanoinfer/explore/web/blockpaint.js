@@ -39,7 +39,8 @@ function drawCells(context, map) {
   const { pool, grid, view } = map;
   const fills = Array.from(pool.kinds, (_, block) => blockFill(map, block));
   const paths = new Map();
-  const [dots, borders, empties, corners] = [new Path2D(), new Path2D(), new Path2D(), new Path2D()];
+  const [dots, empties, corners] = [new Path2D(), new Path2D(), new Path2D()];
+  const borders = [new Path2D(), new Path2D()]; // of the selection's own shared blocks last: its fill hides the ink
   fills.forEach((fill, block) => {
     const box = cellBox(grid, block);
     if (!paths.has(fill)) paths.set(fill, new Path2D());
@@ -47,7 +48,7 @@ function drawCells(context, map) {
     if (pool.kinds[block] === 0 && grid.cell >= CELL.gap) empties.rect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
     if (pool.kinds[block] === 1) dots.rect(...dotBox(box, grid.cell));
     if (pool.chosen.has(block) && grid.cell >= CELL.gap) addCorner(corners, box);
-    if (pool.kinds[block] === 3) borders.rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
+    if (pool.kinds[block] === 3) borders[Number(pool.chosen.has(block))].rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
   });
   for (const [fill, path] of paths) {
     context.fillStyle = fill;
@@ -58,7 +59,9 @@ function drawCells(context, map) {
   context.fillStyle = inkOn(view.colors.selected);
   context.fill(corners);
   outline(context, empties, view.colors.hairline, grid.cell < CELL.digits ? 0.5 : 1);
-  outline(context, borders, view.colors.ink, grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5);
+  const border = grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5;
+  outline(context, borders[0], view.colors.ink, border);
+  outline(context, borders[1], inkOn(view.colors.selected), border);
   if (grid.cell >= CELL.digits) fills.forEach((fill, block) => writeBlock(context, map, block, inkOn(fill)));
 }
 
