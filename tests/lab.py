@@ -112,7 +112,15 @@ def run_cell(page, number: int) -> None:
 CROWDED = """root => {
     const names = 'button, input, select, summary, label, output, h3, h4, .ni-chip, .ni-entry, .ni-headline, .ni-side';
     const shown = [...root.querySelectorAll(names)].filter(e => e.checkVisibility() && e.getClientRects().length);
-    const box = e => e.getBoundingClientRect();
+    const box = e => { // as far as what scrolls around it lets it be seen
+        let { left, right, top, bottom } = e.getBoundingClientRect();
+        for (let around = e.parentElement; around && around !== root; around = around.parentElement) {
+            if (getComputedStyle(around).overflowY === 'visible') continue;
+            const frame = around.getBoundingClientRect();
+            [top, bottom] = [Math.max(top, frame.top), Math.min(bottom, frame.bottom)];
+        }
+        return { left, right, top, bottom };
+    };
     const told = e => `${e.tagName.toLowerCase()}.${e.className} "${e.textContent.slice(0, 30)}"`;
     const edge = document.documentElement.clientWidth;
     const problems = [];
