@@ -110,7 +110,8 @@ def run_cell(page, number: int) -> None:
 
 
 CROWDED = """root => {
-    const names = 'button, input, select, summary, label, output, h3, h4, .ni-chip, .ni-entry, .ni-headline, .ni-side';
+    const names = 'button, input, select, summary, label, output, h3, h4, .ni-chip, .ni-entry, .ni-headline, .ni-side'
+        + ', .ni-queue-label';
     const shown = [...root.querySelectorAll(names)].filter(e => e.checkVisibility() && e.getClientRects().length);
     const box = e => { // as far as what scrolls around it lets it be seen
         let { left, right, top, bottom } = e.getBoundingClientRect();

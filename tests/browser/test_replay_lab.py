@@ -44,6 +44,9 @@ class Replay:
         """JupyterLab lays out only what is in view."""
         self.cell.evaluate("cell => cell.scrollIntoView()")
 
+    def document(self):
+        return self.cell.locator("iframe").element_handle().content_frame()
+
     def wait_step(self, step):
         self.inside.locator(f"{SLIDER}[aria-valuetext^='Step {step} (']").wait_for()
 
@@ -157,10 +160,10 @@ def test_the_slider_moves_by_mouse_and_keyboard_and_all_follows(opened, traces):
     for share in (0.4, 0.6, 0.8):  # held down, the pictures follow
         page.mouse.move(box["x"] + box["width"] * share, middle)
         near = range(int((share - 0.06) * len(trace.steps)), int((share + 0.06) * len(trace.steps)))
-        replay.inside.locator(SLIDER).evaluate(
-            "(s, [a, b]) => new Promise(done => { const look = () => s.value >= a && s.value <= b ? done()"
-            " : requestAnimationFrame(look); look(); })",
-            [near.start, near.stop],
+        replay.document().wait_for_function(
+            "([first, last, slider]) => { const { value } = document.querySelector(slider);"
+            " return first <= value && value <= last; }",
+            arg=[near.start, near.stop, SLIDER],
         )
         replay.agrees(trace, replay.step(), theme)
     page.mouse.up()

@@ -40,7 +40,7 @@ function drawCells(context, map) {
   const fills = Array.from(pool.kinds, (_, block) => blockFill(map, block));
   const paths = new Map();
   const [dots, empties, corners] = [new Path2D(), new Path2D(), new Path2D()];
-  const borders = [new Path2D(), new Path2D()]; // of the selection's own shared blocks last: its fill hides the ink
+  const [borders, frames] = [new Path2D(), new Path2D()]; // frames: inside of the selection's own shared blocks
   fills.forEach((fill, block) => {
     const box = cellBox(grid, block);
     if (!paths.has(fill)) paths.set(fill, new Path2D());
@@ -48,7 +48,8 @@ function drawCells(context, map) {
     if (pool.kinds[block] === 0 && grid.cell >= CELL.gap) empties.rect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
     if (pool.kinds[block] === 1) dots.rect(...dotBox(box, grid.cell));
     if (pool.chosen.has(block) && grid.cell >= CELL.gap) addCorner(corners, box);
-    if (pool.kinds[block] === 3) borders[Number(pool.chosen.has(block))].rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
+    if (pool.kinds[block] === 3) borders.rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
+    if (pool.kinds[block] === 3 && pool.chosen.has(block)) frames.rect(...inset(box, grid.cell >= CELL.digits ? 3 : 1.5));
   });
   for (const [fill, path] of paths) {
     context.fillStyle = fill;
@@ -59,9 +60,8 @@ function drawCells(context, map) {
   context.fillStyle = inkOn(view.colors.selected);
   context.fill(corners);
   outline(context, empties, view.colors.hairline, grid.cell < CELL.digits ? 0.5 : 1);
-  const border = grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5;
-  outline(context, borders[0], view.colors.ink, border);
-  outline(context, borders[1], inkOn(view.colors.selected), border);
+  outline(context, borders, view.colors.ink, grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5);
+  outline(context, frames, inkOn(view.colors.selected), grid.cell >= CELL.digits ? 1.5 : 1);
   if (grid.cell >= CELL.digits) fills.forEach((fill, block) => writeBlock(context, map, block, inkOn(fill)));
 }
 
@@ -129,7 +129,8 @@ function drawChanged(context, map) {
   context.setLineDash(large ? [3, 2] : [2, 1]);
   context.lineWidth = large ? 1.3 : 1;
   for (const at of cells) {
-    const box = inset(cellBox(grid, at), large ? Math.min(3.5, grid.cell * 0.13) : 0.5);
+    const framed = grid.perCell === 1 && pool.kinds[at] === 3 && pool.chosen.has(at); // the dashes go inside the frame
+    const box = inset(cellBox(grid, at), large ? Math.min(framed ? 6 : 3.5, grid.cell * (framed ? 0.16 : 0.13)) : 0.5);
     context.strokeStyle = grid.perCell === 1 ? inkOn(blockFill(map, at)) : view.colors.ink;
     context.strokeRect(...box);
   }
