@@ -40,7 +40,7 @@ function drawCells(context, map) {
   const fills = Array.from(pool.kinds, (_, block) => blockFill(map, block));
   const paths = new Map();
   const [dots, empties, corners] = [new Path2D(), new Path2D(), new Path2D()];
-  const [borders, frames] = [new Path2D(), new Path2D()]; // frames: inside of the selection's own shared blocks
+  const [borders, frames] = [new Path2D(), new Path2D()]; // frames: inside of the selection's own shared blocks, unless dashes stand there
   fills.forEach((fill, block) => {
     const box = cellBox(grid, block);
     if (!paths.has(fill)) paths.set(fill, new Path2D());
@@ -49,7 +49,7 @@ function drawCells(context, map) {
     if (pool.kinds[block] === 1) dots.rect(...dotBox(box, grid.cell));
     if (pool.chosen.has(block) && grid.cell >= CELL.gap) addCorner(corners, box);
     if (pool.kinds[block] === 3) borders.rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
-    if (pool.kinds[block] === 3 && pool.chosen.has(block)) frames.rect(...inset(box, grid.cell >= CELL.digits ? 3 : 1.5));
+    if (pool.kinds[block] === 3 && pool.chosen.has(block) && !pool.changed.has(block)) frames.rect(...inset(box, grid.cell >= CELL.digits ? 3 : 1.5));
   });
   for (const [fill, path] of paths) {
     context.fillStyle = fill;
@@ -129,8 +129,7 @@ function drawChanged(context, map) {
   context.setLineDash(large ? [3, 2] : [2, 1]);
   context.lineWidth = large ? 1.3 : 1;
   for (const at of cells) {
-    const framed = grid.perCell === 1 && pool.kinds[at] === 3 && pool.chosen.has(at); // the dashes go inside the frame
-    const box = inset(cellBox(grid, at), large ? Math.min(framed ? 6 : 3.5, grid.cell * (framed ? 0.16 : 0.13)) : 0.5);
+    const box = inset(cellBox(grid, at), large ? Math.min(3.5, grid.cell * 0.13) : 0.5);
     context.strokeStyle = grid.perCell === 1 ? inkOn(blockFill(map, at)) : view.colors.ink;
     context.strokeRect(...box);
   }
