@@ -97,3 +97,49 @@ def run_all(page) -> list[dict]:
              .filter(cell => cell.model.type === 'code')
              .flatMap(cell => cell.model.outputs.toJSON())"""
     )
+
+
+def run_cell(page, number: int) -> None:
+    """Run one cell and wait for its end."""
+    script = """async number => {
+        const { content } = jupyterapp.shell.currentWidget;
+        content.activeCellIndex = number;
+        await jupyterapp.commands.execute('notebook:run-cell');
+    }"""
+    page.evaluate(script, number)
+
+
+CROWDED = """root => {
+    const names = 'button, input, select, summary, label, output, h3, h4, .ni-chip, .ni-entry, .ni-headline, .ni-side'
+        + ', .ni-queue-label';
+    const shown = [...root.querySelectorAll(names)].filter(e => e.checkVisibility() && e.getClientRects().length);
+    const box = e => { // as far as what scrolls around it lets it be seen
+        let { left, right, top, bottom } = e.getBoundingClientRect();
+        for (let around = e.parentElement; around && around !== root; around = around.parentElement) {
+            if (getComputedStyle(around).overflowY === 'visible') continue;
+            const frame = around.getBoundingClientRect();
+            [top, bottom] = [Math.max(top, frame.top), Math.min(bottom, frame.bottom)];
+        }
+        return { left, right, top, bottom };
+    };
+    const told = e => `${e.tagName.toLowerCase()}.${e.className} "${e.textContent.slice(0, 30)}"`;
+    const edge = document.documentElement.clientWidth;
+    const problems = [];
+    for (const e of shown) {
+        if (box(e).left < -0.5 || box(e).right > edge + 0.5) problems.push(`beyond the edge: ${told(e)}`);
+        const isCut = e.clientWidth && e.scrollWidth > e.clientWidth + 1;
+        if (isCut && e.tagName !== 'INPUT') problems.push(`cut: ${told(e)}`);
+    }
+    shown.forEach((a, i) => shown.slice(i + 1).forEach(b => {
+        if (a.contains(b) || b.contains(a)) return;
+        const width = Math.min(box(a).right, box(b).right) - Math.max(box(a).left, box(b).left);
+        const height = Math.min(box(a).bottom, box(b).bottom) - Math.max(box(a).top, box(b).top);
+        if (width > 1 && height > 1) problems.push(`overlap: ${told(a)} and ${told(b)}`);
+    }));
+    return problems;
+}"""
+
+
+def crowded(root) -> list[str]:
+    """What overlaps, is cut or leaves the page among the controls and headings of an explorer (a locator)."""
+    return root.evaluate(CROWDED)

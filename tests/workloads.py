@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers import check_pool, live_state, make_core
 
-from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace
+from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan
 
@@ -267,3 +267,17 @@ def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]
         if clock > max(*work.arrivals, warm_up) and core.is_finished():
             return core.stop_trace(), states
     raise AssertionError(f"seed {seed}: no end\n{core.scheduler.describe()}")
+
+
+def pressed_run() -> Trace:
+    """Twelve requests, most with one prefix, in a pool that is too small: hits, chunks, refusals, preemptions."""
+    rng = random.Random(3)
+    prefix = list(range(100, 109))
+    prompts, params = [], []
+    for i in range(12):
+        own = [1000 + 50 * i + j for j in range(rng.randint(3, 16))]
+        prompts.append(own if i % 3 == 1 else prefix + own)
+        params.append(SamplingParams(max_tokens=rng.randint(6, 18)))
+    arrivals = [0, 0, 1, 3, 3, 6, 10, 14, 15, 22, 24, 30]
+    limits = {"kvcache_block_size": 4, "num_kvcache_blocks": 24, "max_num_batched_tokens": 16}
+    return simulate(prompts, params, arrivals=arrivals, **limits)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from nanoinfer.trace.state import SchedulerState
 from nanoinfer.viz.canvas import add_rects, add_text
-from nanoinfer.viz.marks import add_dots, block_mark
+from nanoinfer.viz.marks import add_corners, add_dots, block_mark
 from nanoinfer.viz.theme import OWNERS, PX, SMALL, TINY, Theme, ink_on
 
 KINDS = ("empty", "cached", "private", "shared")
@@ -80,10 +80,21 @@ def draw_cells(axes: Axes, theme: Theme, pool: Pool, grid: Grid, by_owner: bool)
         if kind == "cached":
             add_dots(axes, theme, _mark_boxes(grid.boxes(blocks), grid), "block-dot")
     if pool.chosen.any():
-        add_rects(axes, grid.boxes(np.flatnonzero(pool.chosen)), "block-selected", fc="none", zorder=2)
+        _draw_chosen(axes, theme, pool, grid)
     if grid.cell >= ROOM_FOR_COUNT:
         _write(axes, theme, pool, grid, fills, by_owner)
     _draw_changed(axes, theme, pool, grid, fills)
+
+
+def _draw_chosen(axes: Axes, theme: Theme, pool: Pool, grid: Grid) -> None:
+    """What tells the selected sequence's blocks without colour; its shared ones have their frame inside the fill."""
+    chosen = grid.boxes(np.flatnonzero(pool.chosen))
+    add_rects(axes, chosen, "block-selected", fc="none", zorder=2)
+    add_corners(axes, theme, chosen, "block-corner")
+    inner = np.array([0.06, 0.06, -0.12, -0.12]) * (grid.cell - grid.gap)
+    frames = grid.boxes(np.flatnonzero(pool.chosen & (pool.kinds == "shared"))) + inner
+    line = {"ec": ink_on(theme.selected), "linewidths": min(1.1, 8 * grid.cell)}
+    add_rects(axes, frames, "block-selected-shared", fc="none", zorder=4, **line)
 
 
 def _fills(theme: Theme, pool: Pool, by_owner: bool) -> list[str]:

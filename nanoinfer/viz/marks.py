@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from nanoinfer.viz.canvas import Rects, add_rects, add_text, drawing, text_width
-from nanoinfer.viz.theme import LABEL, MARGIN, PX, WIDTH, Theme
+from nanoinfer.viz.theme import LABEL, MARGIN, PX, WIDTH, Theme, ink_on
 
 SWATCH_WIDTH, SWATCH_HEIGHT = 0.24, 0.13  # inches
 LINE_HEIGHT = 0.22  # of a legend, inches
@@ -41,7 +43,7 @@ def sequence_mark(theme: Theme, kind: str) -> Mark:
 
 
 def block_mark(theme: Theme, kind: str) -> Mark:
-    """The mark of a KV block's state; "cached" gets a centre dot and "shared" a count on top."""
+    """The mark of a KV block's state; "cached" gets a centre dot, "shared" a count, "selected" lacks a corner."""
     fill, line = "facecolors", "edgecolors"
     marks = {
         "empty": Mark(1.0, {fill: theme.empty, line: theme.hairline, "linewidths": 0.6}),
@@ -99,6 +101,8 @@ def swatch(axes: Axes, theme: Theme, kind: str, x: float, middle: float) -> None
     add_rects(axes, [(left, middle - height / 2, width, height)], f"legend-{kind}", **mark.style)
     if kind == "cached":
         add_dots(axes, theme, [(left, middle - height / 2, width, height)], "legend-dot")
+    elif kind == "selected":
+        add_corners(axes, theme, [(left, middle - height / 2, width, height)], "legend-corner")
 
 
 def add_preemptions(axes: Axes, theme: Theme, xs: Sequence[float], y: float) -> None:
@@ -114,3 +118,13 @@ def add_dots(axes: Axes, theme: Theme, cells: Rects, gid: str) -> None:
         side = max(0.2 * min(w, h), min(1.5 * PX, w))
         dots.append((x + (w - side) / 2, y + (h - side) / 2, side, side))
     add_rects(axes, dots, gid, facecolors=theme.ink, zorder=5)
+
+
+def add_corners(axes: Axes, theme: Theme, cells: Rects, gid: str) -> None:
+    """The upper left corner that each of `cells`, filled as selected, lacks: it tells them without colour."""
+    x, y, w, _ = np.asarray(cells, dtype=float).reshape(-1, 4).T
+    side = np.maximum(0.26 * w, np.minimum(2.5 * PX, w))
+    corners = np.stack([np.stack(point, -1) for point in ((x, y), (x + side, y), (x, y + side))], 1)
+    collection = PolyCollection(list(corners), facecolors=ink_on(theme.selected), linewidths=0.0, zorder=4)
+    collection.set_gid(gid)
+    axes.add_collection(collection, autolim=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab import jupyter_lab, open_notebook
+from lab import crowded, jupyter_lab, open_notebook, run_cell
 
 pytestmark = pytest.mark.browser
 
@@ -47,12 +47,7 @@ class Notebook:
         self.live = page.locator(".ni-live")
 
     def run_cell(self, number):
-        script = """async number => {
-            const { content, context } = jupyterapp.shell.currentWidget;
-            content.activeCellIndex = number;
-            await jupyterapp.commands.execute('notebook:run-cell');
-        }"""
-        self.page.evaluate(script, number)
+        run_cell(self.page, number)
 
     def ask(self, expression, code=""):
         """The value of a Python expression in the kernel, after running `code`."""
@@ -374,4 +369,5 @@ def test_screenshots(opened, server, theme, tmp_path, tmp_path_factory):
         book.page.set_viewport_size({"width": 760, "height": 1500})
         book.page.wait_for_timeout(500)
         book.live.screenshot(path=pictures / f"live-{theme}-narrow.png")
+        assert crowded(book.live) == [], "as wide as a cell of a 1520 px window at 200 %"
         book.page.evaluate("() => jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")

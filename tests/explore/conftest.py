@@ -1,25 +1,12 @@
 """A browser without a kernel, and the runs it looks at."""
 
-import random
-
 import pytest
-
-from nanoinfer import SamplingParams, simulate
+from workloads import pressed_run
 
 
 @pytest.fixture(scope="session")
 def pressed():
-    """Twelve requests, most with one prefix, in a pool that is too small: hits, chunks, refusals, preemptions."""
-    rng = random.Random(3)
-    prefix = list(range(100, 109))
-    prompts, params = [], []
-    for i in range(12):
-        own = [1000 + 50 * i + j for j in range(rng.randint(3, 16))]
-        prompts.append(own if i % 3 == 1 else prefix + own)
-        params.append(SamplingParams(max_tokens=rng.randint(6, 18)))
-    arrivals = [0, 0, 1, 3, 3, 6, 10, 14, 15, 22, 24, 30]
-    limits = {"kvcache_block_size": 4, "num_kvcache_blocks": 24, "max_num_batched_tokens": 16}
-    return simulate(prompts, params, arrivals=arrivals, **limits)
+    return pressed_run()
 
 
 @pytest.fixture

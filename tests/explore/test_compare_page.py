@@ -4,6 +4,7 @@ import random
 
 import pytest
 from helpers import limits, params, prompt
+from lab import crowded
 
 from nanoinfer import SamplingParams, compare, simulate
 from nanoinfer.explore.compare import explore_comparison
@@ -418,6 +419,16 @@ def test_sides_stand_beside_or_under_each_other_and_nothing_is_cut(two, open_pag
         assert (a["y"] == b["y"]) == beside, kind
         assert (a["x"] == b["x"]) != beside, kind
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [1280, 700, 320])
+def test_at_twice_the_size_no_control_is_cut_or_covered(two, open_page, width):
+    page = open_page(page_of(two), width=width, height=400, device_scale_factor=2)
+    go(page, 20)
+    page.get_by_label("Selected sequence").fill("3")
+    page.keyboard.press("Enter")
+    click(page, "Show as table")
+    assert crowded(page.locator(".ni")) == []
 
 
 def test_every_panel_says_whose_it_is(two, open_page):

@@ -2,6 +2,7 @@
 
 import pytest
 from helpers import limits, params, prompt
+from lab import crowded
 
 from nanoinfer import simulate
 from nanoinfer.explore.page import widget_module
@@ -371,6 +372,19 @@ def test_at_twice_the_size_pictures_stay_sharp_and_nothing_is_cut(pressed, open_
     assert min(sizes) >= 11
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 700, 320])
+def test_at_twice_the_size_no_control_is_cut_or_covered(pressed, open_page, width, theme):
+    """Windows of 2560, 1400 and 640 px at 200 %."""
+    tour = [(20, 3, "A caption that is long enough to be broken into two lines at least, whatever the width.")] * 2
+    html = page_of(pressed, step=20, select=3, tour=tour, theme=theme)
+    page = open_page(html, width=width, height=400, device_scale_factor=2)
+    page.get_by_role("button", name="Show as table").click()
+    page.locator("summary").click()
+    settle(page)
+    assert crowded(page.locator(".ni")) == []
+
+
 # ---- in a notebook, and side by side ----------------------------------------------------------------------------
 
 
@@ -405,8 +419,8 @@ def test_a_cell_run_three_times_leaves_one_explorer(pressed, open_page):
         page.frame_locator("iframe").locator(".ni[data-ready]").wait_for()
     assert page.locator("iframe").count() == 1
     slider = page.frame_locator("iframe").locator(SLIDER)
-    slider.focus()
-    page.keyboard.press("ArrowRight")
+    slider.press("ArrowRight")
+    page.frame_locator("iframe").locator(".ni-output", has_text="step 1 /").wait_for()
     assert slider.input_value() == "1"
 
 

@@ -239,6 +239,19 @@ def test_selecting_a_sequence_shows_its_table(self_preemption):
     assert widths[2] == pytest.approx(widths[0] / 2)
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_blocks_of_the_selection_are_told_by_shape_too(theme):
+    prompts = [[*range(8), 50], [*range(8), 60]]
+    trace = simulate(prompts, SamplingParams(max_tokens=4), arrivals=[0, 1], kvcache_block_size=4, num_kvcache_blocks=8)
+    figure = trace.block_map(1, theme=theme, select=1)
+    corners, frames = named(figure, "block-corner"), named(figure, "block-selected-shared")
+    assert (len(corners.get_paths()), len(frames.get_paths())) == (3, 2)
+    for mark in (to_hex(corners.get_facecolor()[0]), to_hex(frames.get_edgecolor()[0])):
+        assert contrast(mark, get_theme(theme).selected) > 7
+    assert len(named(figure, "legend-corner").get_paths()) == 1
+    assert not [c for axes in trace.block_map(1).axes for c in axes.collections if c.get_gid() == "block-corner"]
+
+
 def test_reserved_blocks_are_not_written_yet():
     trace = simulate([list(range(12))], SamplingParams(max_tokens=1), kvcache_block_size=4, max_num_batched_tokens=5)
     shown = texts(trace.block_map(0, select=0))

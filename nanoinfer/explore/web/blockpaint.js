@@ -39,14 +39,17 @@ function drawCells(context, map) {
   const { pool, grid, view } = map;
   const fills = Array.from(pool.kinds, (_, block) => blockFill(map, block));
   const paths = new Map();
-  const [dots, borders, empties] = [new Path2D(), new Path2D(), new Path2D()];
+  const [dots, empties, corners] = [new Path2D(), new Path2D(), new Path2D()];
+  const [borders, frames] = [new Path2D(), new Path2D()]; // frames: inside of the selection's own shared blocks, unless dashes stand there
   fills.forEach((fill, block) => {
     const box = cellBox(grid, block);
     if (!paths.has(fill)) paths.set(fill, new Path2D());
     paths.get(fill).rect(...box);
     if (pool.kinds[block] === 0 && grid.cell >= CELL.gap) empties.rect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
     if (pool.kinds[block] === 1) dots.rect(...dotBox(box, grid.cell));
+    if (pool.chosen.has(block) && grid.cell >= CELL.gap) addCorner(corners, box);
     if (pool.kinds[block] === 3) borders.rect(...inset(box, grid.cell >= CELL.digits ? 1 : 0.5));
+    if (pool.kinds[block] === 3 && pool.chosen.has(block) && !pool.changed.has(block)) frames.rect(...inset(box, grid.cell >= CELL.digits ? 3 : 1.5));
   });
   for (const [fill, path] of paths) {
     context.fillStyle = fill;
@@ -54,8 +57,11 @@ function drawCells(context, map) {
   }
   context.fillStyle = view.colors.ink;
   context.fill(dots);
+  context.fillStyle = inkOn(view.colors.selected);
+  context.fill(corners);
   outline(context, empties, view.colors.hairline, grid.cell < CELL.digits ? 0.5 : 1);
   outline(context, borders, view.colors.ink, grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5);
+  outline(context, frames, inkOn(view.colors.selected), grid.cell >= CELL.digits ? 1.5 : 1);
   if (grid.cell >= CELL.digits) fills.forEach((fill, block) => writeBlock(context, map, block, inkOn(fill)));
 }
 
@@ -66,6 +72,14 @@ function outline(context, path, color, width) {
 }
 
 const inset = ([x, y, width, height], by) => [x + by, y + by, width - 2 * by, height - 2 * by];
+
+/** The corner that the selected sequence's blocks lack, so that they stand out without colour too. */
+function addCorner(path, [x, y, width]) {
+  const side = Math.max(2.5, 0.26 * width);
+  path.moveTo(x, y);
+  path.lineTo(x + side, y);
+  path.lineTo(x, y + side);
+}
 
 /** The dot of a cached block: in the middle, or below the block's number. */
 function dotBox([x, y, width, height], cell) {

@@ -125,18 +125,25 @@ async function render({ model, el }) {
   return () => undo.forEach((stop) => stop());
 }
 
-/** Repaints when the explorer's width or the screen's resolution changes. @returns {() => void} stops */
+/**
+ * Repaints when the explorer's width or the screen's resolution changes. Its height changes nothing: a frame in a
+ * notebook is as tall as its content, so with every longer sentence its window is resized.
+ * @returns {() => void} stops
+ */
 function watchSize(root, view) {
-  let width = root.clientWidth;
+  let [width, ratio] = [root.clientWidth, window.devicePixelRatio];
   const observer = new ResizeObserver(() => {
     if (root.clientWidth !== width) view.repaint();
     width = root.clientWidth;
   });
   observer.observe(root);
-  const repaint = () => view.repaint();
-  window.addEventListener("resize", repaint);
+  const onResize = () => {
+    if (window.devicePixelRatio !== ratio) view.repaint();
+    ratio = window.devicePixelRatio;
+  };
+  window.addEventListener("resize", onResize);
   return () => {
     observer.disconnect();
-    window.removeEventListener("resize", repaint);
+    window.removeEventListener("resize", onResize);
   };
 }

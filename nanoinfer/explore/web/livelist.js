@@ -85,7 +85,7 @@ class LiveSelected {
     this.heading = make("h3");
     this.prompt = make("span", { class: "ni-muted" });
     this.said = make("span");
-    this.text = make("p", { class: "ni-live-text" }, this.prompt, this.said);
+    this.text = make("p", { class: "ni-live-text", dir: "auto" }, this.prompt, this.said);
     this.bars = make("ol", { class: "ni-live-candidates", "aria-label": "Most likely next tokens" });
     this.note = make("p", { class: "ni-muted ni-live-small" });
     this.title = make("h4", { text: "Most likely next tokens" });

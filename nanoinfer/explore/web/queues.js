@@ -15,7 +15,7 @@ const QUEUE_ROWS = [
 class Queues {
   constructor(view, tooltip) {
     this.view = view;
-    this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips" }), number: make("span", { class: "ni-number" }) }));
+    this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips", role: "group", "aria-label": `${row.name} ${row.label} the step` }), number: make("span", { class: "ni-number" }) }));
     const groups = ["waiting", "running"].map((name) => this._group(name));
     const key = make("div", { class: "ni-legend" }, ...queueLegend());
     this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, make("h3", { text: "Queues, before and after the step" })), key, ...groups);
@@ -64,7 +64,7 @@ class Queues {
     if (selected) classes.push("ni-selected");
     const move = moved ? this.moves.get(id) ?? (leaving ? "leaves" : "enters") : null;
     const sign = moved && leaving ? MOVE_SIGNS[move] : null;
-    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move }, make("span", { text: id }));
+    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move, "aria-current": selected && "true" }, make("span", { text: id }));
     if (sign) chip.append(make("small", { text: sign }));
     chip.append(make("span", { class: "ni-hidden", text: move ? ` (${move})` : "" }));
     return chip;

@@ -11,7 +11,7 @@ class SequencePanel {
     this.input.addEventListener("change", () => this._choose());
     this.clear = makeControl("button", { type: "button", class: "ni-button", text: "clear", onclick: () => view.set({ selected: null }) });
     this.facts = make("p", { class: "ni-facts" });
-    this.table = make("div", { class: "ni-table-entries" });
+    this.table = make("div", { class: "ni-table-entries", role: "group", "aria-label": "Block table" });
     this.texts = make("div", { class: "ni-texts" });
     this.head = make("div", { class: "ni-head" }, make("h3", { text: "Sequence" }), this.input, this.clear);
     this.element = make("div", { class: "ni-panel" }, this.head, this.facts, this.table, this.texts);
@@ -121,6 +121,6 @@ const ids = (known, length) => `${Array.from(known).join(" ")}${known.length < l
 
 /** A titled text that is cut by the page, not here: the whole of it is in its title. */
 function textBox(name, text, tokenIds) {
-  const shown = text === null ? null : make("p", { class: "ni-text", text, title: text });
+  const shown = text === null ? null : make("p", { class: "ni-text", text, title: text, dir: "auto" });
   return make("div", {}, make("h4", { text: name }), shown, make("p", { class: "ni-ids", text: tokenIds, title: tokenIds }));
 }

@@ -71,7 +71,8 @@ class Timeline {
     const y = row * this.rows.height - top;
     context.strokeStyle = colors.ink;
     context.lineWidth = 1.4;
-    context.strokeRect(GUTTER - 1, y - 0.5, this.scale.right - GUTTER + 2, this.rows.height);
+    const margin = this.rows.height < 10 ? 1.5 : 0.5; // outside of low rows, whose bars it would cover
+    context.strokeRect(GUTTER - 1, y - margin, this.scale.right - GUTTER + 2, this.rows.height + 2 * margin - 1);
   }
 
   /** The sequence in the row at `y`, or null. */

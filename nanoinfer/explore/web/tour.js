@@ -5,7 +5,7 @@ class Tour {
   constructor(view) {
     this.view = view;
     this.stops = view.recording.meta.tour;
-    this.caption = make("p", { class: "ni-caption", "aria-live": "polite" });
+    this.caption = make("p", { class: "ni-caption", "aria-live": "polite", dir: "auto" });
     this.place = make("span", { class: "ni-muted" });
     this.back = makeControl("button", { type: "button", class: "ni-button", text: "Back", onclick: () => this.visit(view.state.bookmark - 1) });
     this.next = makeControl("button", { type: "button", class: "ni-button ni-primary", text: "Next", onclick: () => this.visit(view.state.bookmark + 1) });

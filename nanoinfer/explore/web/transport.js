@@ -11,7 +11,7 @@ class Transport {
     this.player = new Player(view);
     this.slider = makeControl("input", { type: "range", min: 0, max: Math.max(0, view.recording.frames - 1), step: 1, class: "ni-slider", "aria-label": "Engine step" });
     this.slider.addEventListener("input", () => view.go(Number(this.slider.value)));
-    this.output = make("output", { class: "ni-output" });
+    this.output = make("output", { class: "ni-output", "aria-live": "off" });
     this.playButton = iconButton("play", "Play (Space)", () => this.player.toggle());
     this.jumps = JUMPS.map(([mark, name, none]) => ({ mark, name, none, button: this._jumpButton(mark) }));
     this.element = make("div", { class: "ni-transport" }, this._buttons(), this.slider, this.output);
