@@ -197,32 +197,35 @@ class LLMEngine:
             for request in requests:
                 self._core.add(*request)
             batch = [self._core.sequences[seq_id] for seq_id in ids]
-            self._run_until_done(batch, use_tqdm)
+            done = self._run_until_done(batch, use_tqdm)
         except BaseException:
             self._core.drop(ids)
             raise
         finally:
             if trace:
                 self.stop_trace()
-        outputs = [self._output(seq) for seq in batch]
+        outputs = [done[seq.seq_id] if seq.seq_id in done else self._output(seq) for seq in batch]
         if trace is None:
             return outputs
         trace.outputs[:] = outputs
         return trace
 
-    def _run_until_done(self, batch: list[sequence.Sequence], use_tqdm: bool) -> None:
-        """Step until every sequence of `batch` has finished (or was aborted by a callback)."""
+    def _run_until_done(self, batch: list[sequence.Sequence], use_tqdm: bool) -> dict[int, Output]:
+        """Step until every sequence of `batch` has finished (or was aborted by a callback); the outputs of those that
+        finished, made at once: the next step is on the device already, so their text costs no time."""
         pending = {seq.seq_id for seq in batch}
+        outputs: dict[int, Output] = {}
         most = sum(seq.sampling_params.max_tokens for seq in batch)
         with tqdm(total=most, desc="Generating", unit="tok", delay=1, disable=not use_tqdm or None) as bar:
             while pending and not self._core.is_finished():
                 self._unclaimed += self._core.step()
-                done = {seq.seq_id for seq in self._unclaimed} & pending
-                pending -= done
-                self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in done]
+                outputs |= {seq.seq_id: self._output(seq) for seq in self._unclaimed if seq.seq_id in pending}
+                self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in pending]
+                pending -= outputs.keys()
                 if not bar.disable:
                     bar.total = sum(_most_tokens(seq) for seq in batch)
                     bar.update(sum(seq.num_completion_tokens for seq in batch) - bar.n)
+        return outputs
 
     # ---- by hand --------------------------------------------------------------------------
 

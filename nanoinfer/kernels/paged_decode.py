@@ -17,9 +17,11 @@ from nanoinfer.kernels.online_softmax import attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
-MAX_SPLITS = 16  # more take longer to join than they save
-STAGES = 5  # of Triton's software pipeline: two block numbers, then two tiles of keys and values are under way
-PROGRAMS_WANTED = 528  # four on each of an H200's 132 processors: what fits at a time
+MAX_SPLITS = 12  # more take longer to join than they save
+PROCESSORS = 132  # of an H200; the rules below were measured on one, see docs/performance.md
+# Stages of Triton's software pipeline: two block numbers come first, then two or three tiles of keys and values are
+# under way. Three processors' worth of programs fit with two tiles each, and two with three.
+STAGES, DEEP_STAGES = 5, 7
 LOG2_E = 1.4426950408889634
 
 
@@ -75,20 +77,30 @@ def paged_decode(
         block_size,
         TILE,
         num_warps=4,
-        num_stages=STAGES,
+        num_stages=num_stages(rows * kv_heads * splits),
         **LAUNCH,
     )
     if log_sums is not None:
-        _join_splits[(rows * heads,)](partial, log_sums, out, splits, MAX_SPLITS, head_dim, **LAUNCH)
+        _join_splits[(rows * heads,)](
+            partial, log_sums, out, splits, triton.next_power_of_2(MAX_SPLITS), head_dim, **LAUNCH
+        )
     return out
 
 
 def num_splits(programs: int, max_context: int) -> int:
-    """Into how many pieces a context is cut, when one piece gives `programs` programs. A function of shapes alone, so
-    that a captured graph holds for whatever contexts it is replayed with."""
-    wanted = triton.cdiv(PROGRAMS_WANTED, max(programs, 1))
+    """Into how many pieces a context is cut, when one piece gives `programs` programs: one where these nearly fill the
+    GPU, else as many as give each processor two. A function of shapes alone, so that a captured graph holds for
+    whatever contexts it is replayed with."""
+    if 4 * programs >= 3 * PROCESSORS:
+        return 1
+    wanted = triton.cdiv(2 * PROCESSORS, max(programs, 1))
     splits: int = max(min(wanted, triton.cdiv(max_context, TILE), MAX_SPLITS), 1)
     return splits
+
+
+def num_stages(programs: int) -> int:
+    """Deep where a processor gets two programs at most, and most of them two: these must keep the memory busy alone."""
+    return DEEP_STAGES if 3 * PROCESSORS < 2 * programs <= 4 * PROCESSORS else STAGES
 
 
 @triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables_ptr", "context_lens_ptr"])
