@@ -28,7 +28,9 @@ def as_ints(field: str, values: object) -> tuple[int, ...]:
     """`values` as a tuple of plain ints. Raises ValueError with the field and the value otherwise."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ValueError(f"{field} must be a list of integers, got {values!r}")
-    return tuple(as_int(field, value) for value in values)
+    values = tuple(values)
+    plain = set(map(type, values)) <= {int}  # as a rule they are: then nothing is done for each of many tokens
+    return values if plain else tuple(as_int(field, value) for value in values)
 
 
 def as_number(field: str, value: object) -> float:

@@ -22,9 +22,9 @@ def check_token_ids(token_ids: Iterable[Any], vocab_size: int | None, field: str
     """
     ids = list(as_ints(f"{field} token ids", token_ids))
     limit = vocab_size if vocab_size is not None else 1 << 63
-    for token in ids:
-        if not 0 <= token < limit:
-            raise ValueError(f"{field} token id {token} is outside the vocabulary (0 to {limit - 1})")
+    if ids and not 0 <= min(ids) <= max(ids) < limit:
+        token = next(token for token in ids if not 0 <= token < limit)
+        raise ValueError(f"{field} token id {token} is outside the vocabulary (0 to {limit - 1})")
     return ids
 
 

@@ -219,9 +219,10 @@ class LLMEngine:
         with tqdm(total=most, desc="Generating", unit="tok", delay=1, disable=not use_tqdm or None) as bar:
             while pending and not self._core.is_finished():
                 self._unclaimed += self._core.step()
-                outputs |= {seq.seq_id: self._output(seq) for seq in self._unclaimed if seq.seq_id in pending}
+                done = [seq for seq in self._unclaimed if seq.seq_id in pending]
                 self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in pending]
-                pending -= outputs.keys()
+                pending -= {seq.seq_id for seq in done}
+                outputs |= {seq.seq_id: self._output(seq) for seq in done}
                 if not bar.disable:
                     bar.total = sum(_most_tokens(seq) for seq in batch)
                     bar.update(sum(seq.num_completion_tokens for seq in batch) - bar.n)

@@ -21,10 +21,12 @@ UNSIGNED = (1 << 64) - 1
 GOLDEN = tl.constexpr(numbers.GOLDEN & UNSIGNED)
 MIX_1 = tl.constexpr(numbers.MIX_1 & UNSIGNED)
 MIX_2 = tl.constexpr(numbers.MIX_2 & UNSIGNED)
+PAIR = tl.constexpr(numbers.PAIR)
 MIN_TEMPERATURE = tl.constexpr(numbers.MIN_TEMPERATURE)
 LOG2_E = tl.constexpr(1.4426950408889634)
 
-# Tokens of one piece: small ones spread a few rows over the whole GPU, large ones spend less on finding a maximum.
+# Tokens of one piece, whole pairs of runs: small ones spread a few rows over the whole GPU, large ones spend less on
+# finding a maximum.
 FEW_ROWS, SMALL_PIECE, LARGE_PIECE = 16, 1024, 4096
 
 
@@ -75,25 +77,51 @@ def _race_in_pieces(
 ) -> None:
     """The winner of one piece of a row: its token, its score, and the logit that the scores are relative to."""
     row = tl.program_id(1).to(tl.int64)
-    start = tl.program_id(0) * PIECE
+    start = tl.program_id(0) * (PIECE // 2)
     wait_for_predecessor()
-    tokens = start + tl.arange(0, PIECE)
-    places = logits_ptr + row * logits_stride + tokens
-    logits = tl.load(places, mask=tokens < vocab, other=float("-inf")).to(tl.float32)
+    numbers = start + tl.arange(0, PIECE // 2)  # of the outputs that pairs of tokens share
+    lower_tokens = _token(numbers)
+    places = logits_ptr + row * logits_stride + lower_tokens
+    lower = tl.load(places, mask=lower_tokens < vocab, other=float("-inf")).to(tl.float32)
+    upper = tl.load(places + PAIR, mask=lower_tokens + PAIR < vocab, other=float("-inf")).to(tl.float32)
     temperature = tl.load(temperatures_ptr + row)
-    score, winner = tl.max(logits, axis=0, return_indices=True)
+    score, winner = _larger(lower, upper, start)
     shift = tl.full([], 0.0, tl.float32)
     if temperature > 0:
         shift = score
         draw_key = _splitmix64(tl.load(keys_ptr + row).to(tl.uint64), tl.load(draws_ptr + row).to(tl.uint64))
-        slowness = tl.exp2((_finite(shift) - logits) * _sharpness(temperature))  # 1 for the best, infinite for -inf
-        times = _exponential(_splitmix64(draw_key, tokens.to(tl.uint64))) * slowness
-        time, winner = tl.min(times, axis=0, return_indices=True)
-        score = -tl.log2(time)
+        bits = _splitmix64(draw_key, numbers.to(tl.uint64))
+        sharpness = _sharpness(temperature)
+        lower_times = _exponential(bits.to(tl.uint32)) * _slowness(lower, shift, sharpness)
+        upper_times = _exponential((bits >> 32).to(tl.uint32)) * _slowness(upper, shift, sharpness)
+        speed, winner = _larger(-lower_times, -upper_times, start)
+        score = -tl.log2(-speed)
     place = row * tl.num_programs(0) + tl.program_id(0)
     tl.store(shifts_ptr + place, shift)
     tl.store(scores_ptr + place, score)
-    tl.store(tokens_ptr + place, start + winner)
+    tl.store(tokens_ptr + place, winner)
+
+
+@triton.jit
+def _token(number: tl.tensor) -> tl.tensor:
+    """The lower of the two tokens that share output `number` (see `draws.token_bits`); the other is PAIR further."""
+    return number // PAIR * (2 * PAIR) + number % PAIR
+
+
+@triton.jit
+def _larger(lower: tl.tensor, upper: tl.tensor, start: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """The largest value of the pairs from number `start` on, and its token: the first of equals."""
+    lower_best, lower_number = tl.max(lower, axis=0, return_indices=True)
+    upper_best, upper_number = tl.max(upper, axis=0, return_indices=True)
+    lower_token, upper_token = _token(start + lower_number), _token(start + upper_number) + PAIR
+    is_upper = (upper_best > lower_best) | ((upper_best == lower_best) & (upper_token < lower_token))
+    return tl.maximum(lower_best, upper_best), tl.where(is_upper, upper_token, lower_token)
+
+
+@triton.jit
+def _slowness(logits: tl.tensor, shift: tl.tensor, sharpness: tl.tensor) -> tl.tensor:
+    """1 for the best logit, more for others, infinite for -inf."""
+    return tl.exp2((_finite(shift) - logits) * sharpness)
 
 
 @triton.jit(do_not_specialize_on_alignment=SMALL_ARRAYS)
@@ -144,6 +172,6 @@ def _exponential(bits: tl.tensor) -> tl.tensor:
 
     There is no log1p: below 2^-5 the series of -log(1 - u) is exact to float32, above it 1 - u loses little.
     """
-    uniform = tl.minimum(((bits >> 11) + 1).to(tl.float32) * 2.0**-53, 1 - 2.0**-24)
+    uniform = tl.minimum((bits.to(tl.float32) + 1) * 2.0**-32, 1 - 2.0**-24)
     small = uniform * (1 + uniform * (1 / 2 + uniform * (1 / 3 + uniform * (1 / 4))))
     return tl.where(uniform < 2.0**-5, small * LOG2_E, -libdevice.fast_log2f(1 - uniform))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.runner.draws import MIN_TEMPERATURE, exponential, request_key, splitmix64
+from nanoinfer.runner.draws import MIN_TEMPERATURE, exponential, request_key, splitmix64, token_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def race(
     else:
         candidates, token_ids = keep_likely(scaled, top_k, top_p)
     draw_keys = splitmix64(keys, draws)
-    finish_times = exponential(splitmix64(draw_keys.unsqueeze(1), token_ids))
+    finish_times = exponential(token_bits(draw_keys.unsqueeze(1), token_ids))
     winners = (candidates - finish_times.log()).argmax(dim=-1, keepdim=True)
     return token_ids.gather(1, winners).squeeze(1)
 

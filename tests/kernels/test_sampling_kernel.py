@@ -10,7 +10,7 @@ from comparison import DEVICE, random
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample
 from nanoinfer.runner import sampler
-from nanoinfer.runner.draws import request_key, splitmix64
+from nanoinfer.runner.draws import request_key, splitmix64, token_bits
 
 # A token without a chance finishes after an infinite time: 2 to a large power is meant to overflow.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow")
@@ -55,24 +55,28 @@ def test_the_integer_part_is_the_reference_s_bit_for_bit():
     rows = 24
     given = [1.0] * rows, list(range(rows)), list(range(rows))
     temperatures, keys, draws = parameters(*given)
-    bits = splitmix64(splitmix64(keys, draws).unsqueeze(1), torch.arange(4000, device=DEVICE))
-    smallest = ((bits >> 11) & ((1 << 53) - 1)).argmin(dim=1)
+    bits = token_bits(splitmix64(keys, draws).unsqueeze(1), torch.arange(4000, device=DEVICE))
+    smallest = bits.argmin(dim=1)
     assert torch.equal(sample(torch.zeros(rows, 4000, device=DEVICE), temperatures, keys, draws), smallest)
 
 
 def test_greedy_takes_the_first_of_equals():
-    logits = torch.zeros(3, 6000, device=DEVICE)
+    logits = torch.zeros(4, 6000, device=DEVICE)
+    logits[3, [64, 63 + 128, 200]] = 2.0  # the first is in the upper half of its pair
     logits[0, [17, 18, 5999]] = 2.0
     logits[1, [4500, 5000]] = 2.0
-    assert sample(logits, *parameters([0, 0, 0], [1, 2, 3], [0, 0, 0])).tolist() == [17, 4500, 0]
+    assert sample(logits, *parameters([0] * 4, [1, 2, 3, 4], [0] * 4)).tolist() == [17, 4500, 0, 64]
 
 
 def test_frequencies_are_the_probabilities(monkeypatch):
-    monkeypatch.setattr(sampling, "LARGE_PIECE", 2)  # two pieces, so that winners of pieces race too
-    n, probs = 20_000 if DEVICE == "cuda" else 500, (0.55, 0.25, 0.15, 0.05)
-    logits = torch.tensor([2 * math.log(p) for p in probs], device=DEVICE).expand(n, -1)
-    counts = Counter(sample(logits, *parameters([2.0] * n, list(range(n)), [0] * n)).tolist())
-    for token, p in enumerate(probs):
+    monkeypatch.setattr(sampling, "LARGE_PIECE", 128)  # two pieces, so that winners of pieces race too
+    n, probs = 20_000 if DEVICE == "cuda" else 500, {3: 0.55, 67: 0.25, 100: 0.15, 200: 0.05}  # 3 and 67 are a pair
+    row = torch.full((256,), -math.inf, device=DEVICE)
+    for token, p in probs.items():
+        row[token] = 2 * math.log(p)
+    counts = Counter(sample(row.expand(n, -1), *parameters([2.0] * n, list(range(n)), [0] * n)).tolist())
+    assert counts.keys() <= probs.keys()
+    for token, p in probs.items():
         assert abs(counts[token] / n - p) < 4 * math.sqrt(p * (1 - p) / n)
 
 
@@ -118,7 +122,7 @@ def test_logits_far_from_zero_are_drawn_like_those_near_it():
 
 def test_late_times_are_right_too(monkeypatch):
     """With two tokens the winner is often late: there the logarithm is taken another way than for early ones."""
-    monkeypatch.setattr(sampling, "LARGE_PIECE", 2)
+    monkeypatch.setattr(sampling, "LARGE_PIECE", 128)
     rows = 150
     logits = torch.tensor([0.0, -math.log(2)], device=DEVICE).expand(rows, -1)
     given = [1.0] * rows, list(range(rows)), [0] * rows
