@@ -25,6 +25,7 @@ from nanoinfer.core.engine_core import EngineCore, can_overlap, request_output
 from nanoinfer.core.policies import get_policy
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
+from nanoinfer.engine.garbage import no_full_collection
 from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
@@ -194,10 +195,11 @@ class LLMEngine:
         trace = self.start_trace(on_step) if record else None
         ids = range(self._core.next_id, self._core.next_id + len(requests))
         try:
-            for request in requests:
-                self._core.add(*request)
-            batch = [self._core.sequences[seq_id] for seq_id in ids]
-            done = self._run_until_done(batch, use_tqdm)
+            with no_full_collection():
+                for request in requests:
+                    self._core.add(*request)
+                batch = [self._core.sequences[seq_id] for seq_id in ids]
+                done = self._run_until_done(batch, use_tqdm)
         except BaseException:
             self._core.drop(ids)
             raise

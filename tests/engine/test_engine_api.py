@@ -345,6 +345,18 @@ def test_closing_gives_the_memory_back_although_the_engine_is_still_named():
         assert engine() is None
 
 
+def test_no_full_garbage_collection_interrupts_a_batch(llm):
+    """One would stop the host for longer than many steps; afterwards, and after an error, all is as it was."""
+    before, seen = gc.get_threshold(), []
+    llm.generate([prompt(5)], params(2), on_step=lambda trace, i: seen.append(gc.get_threshold()), use_tqdm=False)
+    assert all(now[:2] == before[:2] and now[2] > 10**6 for now in seen)
+    assert len(seen) == 2
+    assert gc.get_threshold() == before
+    with pytest.raises(ZeroDivisionError):
+        llm.generate([prompt(5)], params(2), on_step=lambda trace, i: 1 // 0, use_tqdm=False)
+    assert gc.get_threshold() == before
+
+
 def test_deleting_an_engine_without_closing_it_gives_the_memory_back_too():
     """B64: no exit hook and no global holds it."""
     llm = LLM("tiny", **SMALL)
