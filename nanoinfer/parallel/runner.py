@@ -127,8 +127,8 @@ class ParallelRunner(ModelRunner):
                 cause = self.team.cause(error)
                 self.give_up()
                 if cause is error:
-                raise
-            raise cause from error
+                    raise
+                raise cause from error
 
     def check(self) -> None:
         """Raise RuntimeError, and close everything, if a worker has ended."""
