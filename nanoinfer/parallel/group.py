@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
@@ -69,7 +69,8 @@ class ProcessRanks:
         options = AllreduceOptions()
         options.reduceOp = ReduceOp.SUM  # type: ignore[assignment]
         options.asyncOp = False  # on the stream of the layers around it, also inside a CUDA graph
-        self.exchange(lambda: self.data.allreduce([x], options))
+        with self.connected():
+            wait(self.data.allreduce([x], options))
         return x
 
     def concat(self, x: Tensor, out: Tensor | None = None) -> Tensor:
@@ -78,7 +79,8 @@ class ProcessRanks:
         parts = x.new_empty((self.size * rows, width))
         options = AllgatherOptions()
         options.asyncOp = False
-        self.exchange(lambda: self.data._allgather_base(parts, x.contiguous(), options))
+        with self.connected():
+            wait(self.data._allgather_base(parts, x.contiguous(), options))
         return torch.cat(parts.chunk(self.size), dim=-1, out=out)
 
     def least(self, number: int) -> int:
@@ -86,24 +88,24 @@ class ProcessRanks:
         numbers = torch.tensor([number])
         options = AllreduceOptions()
         options.reduceOp = ReduceOp.MIN  # type: ignore[assignment]
-        self.exchange(lambda: self.control.allreduce([numbers], options))
+        with self.connected():
+            wait(self.control.allreduce([numbers], options))
         return int(numbers)
 
-    def exchange(self, start: Callable[[], Any], limit: timedelta = FOREVER) -> None:
-        """Start something with the other ranks and wait for it, at most for `limit`."""
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Around an exchange: whatever goes wrong in it means that another rank is gone."""
         if self.lost:
             raise RanksLost("another rank has ended")
         try:
-            work = start()
-            if work is not None:  # NCCL has none to wait for when it runs on the caller's stream
-                work.wait(limit)
+            yield
         except RuntimeError as error:
             raise RanksLost(f"an exchange with the other ranks failed: {error}") from error
 
     # ---- commands -------------------------------------------------------------------------
 
     def tell(self, step: HostStep | None) -> None:
-        """Send a step, or None for the end, to every other rank, without waiting until they take it.
+        """Rank 0: send a step, or None for the end, to every other rank, without waiting until they take it.
 
         The number of bytes goes first, so there is no limit to it. What was told before is waited for: the ranks
         see commands in order, and at most one that they have not begun to read.
@@ -113,22 +115,24 @@ class ProcessRanks:
         body = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
         size = torch.tensor([len(body)])
         self.flush()
-        for rank in range(self.size):
-            if rank != self.rank:
+        with self.connected():
+            for rank in range(1, self.size):
                 self.sending += [(self.control.send([part], rank, 0), part) for part in (size, body)]
 
     def flush(self, limit: timedelta = FOREVER) -> None:
         """Wait until every rank has taken what it was told."""
         while self.sending:
-            self.exchange(lambda: self.sending[0][0], limit)
+            with self.connected():
+                self.sending[0][0].wait(limit)
             self.sending.pop(0)
 
     def listen(self) -> HostStep | None:
         """Wait for the next command of rank 0: a step, or None for the end."""
         size = torch.zeros(1, dtype=torch.int64)
-        self.exchange(lambda: self.control.recv([size], 0, 0))
-        body = torch.empty(int(size), dtype=torch.uint8)
-        self.exchange(lambda: self.control.recv([body], 0, 0))
+        with self.connected():
+            wait(self.control.recv([size], 0, 0))
+            body = torch.empty(int(size), dtype=torch.uint8)
+            wait(self.control.recv([body], 0, 0))
         step: HostStep | None = pickle.loads(body.numpy().data)
         return step
 
@@ -158,6 +162,15 @@ class ProcessRanks:
         """Wait until NCCL has given its memory back, which it does when no graph uses it any more."""
         if self.aborting:
             self.aborting.join(ABORT_SECONDS)
+
+
+def wait(work: Any) -> None:
+    """Wait for an exchange; on a GPU only in stream order. NCCL has nothing to wait for on the caller's own stream.
+
+    Not for a given time: NCCL would then stop the CPU until the GPU is there.
+    """
+    if work is not None:
+        work.wait()
 
 
 def gloo_group(store: Store, rank: int, size: int, host: str | None) -> Any:

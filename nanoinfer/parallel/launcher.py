@@ -46,7 +46,7 @@ class Worker:
             stdout=subprocess.PIPE,  # nothing is read from it but its end
             stderr=self.log,
             env=os.environ | {"PYTHONPATH": import_path()},
-            start_new_session=True,  # Ctrl-C in a terminal is rank 0's
+            start_new_session=True,  # Ctrl-C in a terminal is for rank 0 alone
         )
         assert self.process.stdin is not None
         with suppress(BrokenPipeError), self.process.stdin as stdin:  # broken: it has ended, and somebody will notice

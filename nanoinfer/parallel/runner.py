@@ -19,7 +19,6 @@ import torch
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.interrupt import uninterrupted
 from nanoinfer.core.pending import Done
-from nanoinfer.core.plan import StepPlan
 from nanoinfer.models.config import load_config
 from nanoinfer.models.parallel import check_divisible
 from nanoinfer.parallel import torchrun
@@ -111,11 +110,6 @@ class ParallelRunner(ModelRunner):
             if cause is error:
                 raise
             raise cause from error
-
-    def launch(self, plan: StepPlan) -> Done | InFlight:
-        """As ModelRunner's, on all ranks."""
-        self.check()
-        return super().launch(plan)
 
     def enter(self, step: HostStep) -> Done | InFlight:
         """Compute a step on all ranks, or on GPUs begin to. Ctrl-C waits: nobody may leave in the middle."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -64,7 +63,6 @@ def end_with(parent: int) -> None:
 
 def main() -> None:
     """Serve one engine. The exit code is 0 when rank 0 closed it, LOST when another rank was gone, 1 after an error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what Ctrl-C ends
     settings = json.loads(sys.stdin.readline())
     threading.Thread(target=end_with, args=(settings["parent"],), daemon=True).start()
     code = 0

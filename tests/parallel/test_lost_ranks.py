@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ranks_in_threads import save_checkpoint
 
 from nanoinfer import LLM
 from nanoinfer.parallel import launcher
+from nanoinfer.parallel.worker import LOST
 from nanoinfer.runner.host_step import HostStep
 
 pytestmark = pytest.mark.timeout(60)
@@ -48,6 +50,14 @@ def test_a_killed_worker_ends_generate_and_names_itself(make_llm):
     assert time.monotonic() - killed[0] < 10
     assert "The engine is closed" in str(caught.value)
     check_closed(llm)
+
+
+def test_the_rank_that_failed_is_named_and_not_one_that_noticed_it_first():
+    def ended(rank, code):
+        return SimpleNamespace(rank=rank, process=SimpleNamespace(returncode=code), last_words=lambda: f"code {code}")
+
+    team = SimpleNamespace(size=4, ended=[ended(3, LOST), ended(1, 1), ended(2, -9)])
+    assert "rank 1 of tensor_parallel_size=4 code 1" in str(launcher.Workers.failure(team))
 
 
 def test_a_worker_killed_between_steps_is_noticed_by_the_next(make_llm):

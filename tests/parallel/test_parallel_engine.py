@@ -146,9 +146,11 @@ def write(path, text):
 
 def test_an_unguarded_script_runs_and_exits_cleanly_without_close(pairs, tmp_path):
     """B67: the workers do not run the script again. The folder it runs in hides nothing."""
-    (tmp_path / "nanoinfer").mkdir()
+    here = tmp_path / "here"
+    (here / "nanoinfer").mkdir(parents=True)
+    write(here / "nanoinfer" / "__init__.py", "raise ImportError")
     script = write(tmp_path / "script.py", SCRIPT)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=here, timeout=60)
     expected = pairs["plain"][0].generate([[1, 2, 3]], EXPECTED, use_tqdm=False)[0]["token_ids"]
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(expected), "")
 
