@@ -49,6 +49,7 @@ from nanoinfer.bench.engines import generate_with, release_memory
 from nanoinfer.bench.measure import time_runs
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.works import Work, work_a, works_b
+from nanoinfer.models.config import load_config
 
 SEED, TEMPERATURE, GIB = 0, 0.6, 1 << 30
 SHAPES = Path(nanoinfer.bench.__file__).parent / "shapes"
@@ -126,7 +127,7 @@ def model_dir(name: str) -> Path:
 def same(arguments: argparse.Namespace, results: Results) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = save_random(arguments, Path(folder))
-        prompts = works_b(SEED, [8], 64, 1)[0].prompts
+        prompts = made_prompts(model, 8, 64)
         exact = logits(arguments, model, prompts, 1, dtype="float32")
         one = logits(arguments, model, prompts, 1, dtype="bfloat16")
         two = logits(arguments, model, prompts, 2, dtype="bfloat16")
@@ -153,6 +154,11 @@ def save_random(arguments: argparse.Namespace, folder: Path) -> Path:
         tensors = {name: p.detach().cpu().clone() for name, p in llm._runner.model.named_parameters()}
     save_file(tensors, folder / "model.safetensors")
     return folder
+
+
+def made_prompts(model: Path, count: int, length: int) -> list[list[int]]:
+    (work,) = works_b(SEED, [count], length, 1)
+    return work.shifted(0, load_config(model).vocab_size)
 
 
 def small() -> dict[str, Any]:
@@ -291,9 +297,7 @@ def lose(arguments: argparse.Namespace, settings: dict[str, Any], requests: int,
         killed.append(time.monotonic())
         os.kill(victim, signal.SIGKILL)
 
-    prompts = works_b(SEED, [requests], 512, 1)[0].prompts
-    vocab = llm.config.vocab_size or 0
-    prompts = [[token % vocab for token in prompt] for prompt in prompts]
+    prompts = made_prompts(model_dir(arguments.shape), requests, 512)
     llm.generate(prompts[:1], SamplingParams(max_tokens=4, ignore_eos=True), use_tqdm=False)
     timer = threading.Timer(delay, kill)
     timer.start()

@@ -120,7 +120,10 @@ class ProcessRanks:
                 self.sending += [(self.control.send([part], rank, 0), part) for part in (size, body)]
 
     def flush(self, limit: timedelta = FOREVER) -> None:
-        """Wait until every rank has taken what it was told."""
+        """Wait until every rank has taken what it was told.
+
+        To be called soon: a profiler notes the end of a message here, and must not have ended before.
+        """
         while self.sending:
             with self.connected():
                 self.sending[0][0].wait(limit)

@@ -116,7 +116,9 @@ class ParallelRunner(ModelRunner):
         with uninterrupted():
             try:
                 self.team.ranks.tell(step)
-                return super().enter(step)
+                entered = super().enter(step)
+                self.team.ranks.flush()
+                return entered
             except BaseException as error:
                 cause = self.team.cause(error)
                 self.give_up()

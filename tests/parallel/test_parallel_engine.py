@@ -80,6 +80,15 @@ def test_no_default_group_and_no_variable_is_left_behind(pairs):
     assert not {name for name in os.environ if name.startswith(("TORCH_NCCL", "MASTER_", "NCCL_"))}
 
 
+def test_no_message_is_under_way_between_steps(pair):
+    """A torch profiler that began in a step and ended after it would be written to when it is gone."""
+    two = pair[1]
+    two.add_request(prompt(6, 4), SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))
+    while not two.is_finished():
+        two.step()
+        assert two._runner.team.ranks.sending == []
+
+
 def test_ctrl_c_in_a_step_waits_for_its_end_and_the_ranks_stay_in_step(pair, monkeypatch):
     one, two = pair
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
