@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from os import PathLike, fspath
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -63,7 +64,7 @@ class LLMEngine:
     Raises:
         TypeError: an unknown setting; the message names the nearest known one.
         ValueError: a setting out of range, or a missing or damaged checkpoint.
-        RuntimeError: a hub id that cannot be downloaded here.
+        RuntimeError: a hub id that cannot be downloaded here, or with tensor_parallel_size above 1 a rank that failed.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class LLMEngine:
         config = EngineConfig(**settings, model=fspath(model))
         get_policy(config.policy)  # before the model is loaded
         model_dir = resolve_model(fspath(model))
-        self._runner: ModelRunner | None = ModelRunner(config, model_dir)
+        self._runner: ModelRunner | None = load_runner(config, model_dir)
         self._tokenizer = load_tokenizer(model_dir)
         self.config = replace(
             config,
@@ -109,7 +110,8 @@ class LLMEngine:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._runner is None else f"{len(self._core.sequences)} live requests"
+        closed = self._runner is None or self._runner.closed
+        state = "closed" if closed else f"{len(self._core.sequences)} live requests"
         return f"<LLM {self.config.model!r} on {self.config.device}, {self.config.num_kvcache_blocks} blocks, {state}>"
 
     def close(self) -> None:
@@ -305,7 +307,7 @@ class LLMEngine:
     # ---- checks and conversions -----------------------------------------------------------
 
     def _live_runner(self) -> ModelRunner:
-        if self._runner is None:
+        if self._runner is None or self._runner.closed:
             raise RuntimeError("this engine is closed; make a new one")
         return self._runner
 
@@ -341,6 +343,15 @@ class LLMEngine:
                 "text: give each prompt as a list of token ids, or add the files"
             )
         return self._tokenizer
+
+
+def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:
+    """The model on its device, or on as many as share it: then this process is rank 0, and the others are started."""
+    if config.tensor_parallel_size == 1:
+        return ModelRunner(config, model_dir)
+    from nanoinfer.parallel.runner import lead_or_serve
+
+    return lead_or_serve(config, model_dir)
 
 
 def _most_tokens(seq: sequence.Sequence) -> int:

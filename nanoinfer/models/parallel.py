@@ -16,16 +16,17 @@ from nanoinfer.models.config import Qwen3Config
 
 
 class Ranks(Protocol):
-    """One of `size` devices, number `rank`."""
+    """One of `size` devices, number `rank`; on its own machine it is GPU number `device_index`."""
 
     rank: int
     size: int
+    device_index: int
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of x over all ranks, on each of them; x may be overwritten."""
 
-    def concat(self, x: Tensor) -> Tensor:
-        """x of all ranks side by side along the last dimension, on each of them."""
+    def concat(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """x of all ranks side by side along the last dimension, on each of them; in `out` where it is given."""
 
     def least(self, number: int) -> int:
         """The smallest of the numbers that the ranks give."""
@@ -36,12 +37,13 @@ class OneDevice:
 
     rank = 0
     size = 1
+    device_index = 0
 
     def sum(self, x: Tensor) -> Tensor:
         return x
 
-    def concat(self, x: Tensor) -> Tensor:
-        return x
+    def concat(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return x if out is None else out.copy_(x)
 
     def least(self, number: int) -> int:
         return number

@@ -202,8 +202,6 @@ class Qwen3ForCausalLM(nn.Module):
             hidden: what `forward` returned, or some of its rows.
             out: where to put them.
         """
-        if out is None:
-            return self.ranks.concat(self.lm_head(hidden))
-        if self.ranks.size == 1:
+        if out is not None and self.ranks.size == 1:
             return torch.mm(hidden, self.lm_head.weight.t(), out=out)  # the head is large: no copy of its output
-        return out.copy_(self.ranks.concat(self.lm_head(hidden)))
+        return self.ranks.concat(self.lm_head(hidden), out)

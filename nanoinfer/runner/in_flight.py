@@ -27,7 +27,7 @@ class InFlight:
         slot: where its events and tokens are.
         sampled: [rows] ids on the device; copied to the host behind everything that was enqueued so far.
         graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
-        check: called while waiting; raises when the result can no longer come.
+        check: called while waiting and once after it; raises when there is no result to be had.
 
     Attributes:
         timing: seconds: "launch", set by the runner, and after `result()` "gpu", from the moment the device could begin
@@ -47,6 +47,7 @@ class InFlight:
         """Wait for the device; one sampled id for each row."""
         while not self.slot.end.query():  # type: ignore[no-untyped-call]
             self.check()
+        self.check()  # what was given up ends early too
         self.timing["gpu"] = self.slot.start.elapsed_time(self.slot.end) / 1e3
         token_ids: list[int] = self.slot.tokens[: self.count].tolist()
         return token_ids

@@ -8,9 +8,9 @@ knows arrays and no sequences, so that all ranks of a shared model can do the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -55,6 +55,7 @@ class ModelRunner:
         num_kvcache_blocks: blocks in the pool.
         caches: one for each layer, in the attention backend's layout.
         sampled: [max_num_seqs], on the device: the ids of the last step's rows, for the next step to go on from.
+        closed: the memory was given back.
 
     Raises:
         ValueError: a setting this build or machine cannot serve, or a bad checkpoint; names it and the fix.
@@ -65,7 +66,7 @@ class ModelRunner:
         self.ranks = ranks or OneDevice()
         self.model_config = load_config(model_dir)
         check_divisible(self.model_config, self.ranks.size)
-        self.device = resolve_device(config.device, self.ranks.rank)
+        self.device = resolve_device(config.device, self.ranks.device_index)
         self.dtype = resolve_dtype(config.dtype, self.device, self.model_config)
         self.block_size = config.kvcache_block_size
         self.max_model_len = min(config.max_model_len, self.model_config.max_position_embeddings)
@@ -75,6 +76,7 @@ class ModelRunner:
         held_before = torch.cuda.memory_allocated(self.device) if self.on_gpu else 0
         self.sampled_in: dict[int, int] = {}  # the row each sequence had in the last step
         self.last_logits: Tensor | None = None
+        self.closed = False
         with self.on_device():
             self.model = self.load_model(model_dir)
             self.make_buffers()
@@ -184,9 +186,7 @@ class ModelRunner:
         At most two launches may be without a `result()` at a time.
         """
         began = time.perf_counter()
-        with torch.inference_mode(), self.threads(plan), self.on_device():
-            step = self.host_step(plan)
-            pending = self.start(step) if self.on_gpu else Done(self.compute(step).tolist())
+        pending = self.enter(self.host_step(plan))
         self.sampled_in = {row.seq_id: i for i, row in enumerate(plan.rows)}
         pending.timing["launch"] = time.perf_counter() - began
         return pending
@@ -200,12 +200,20 @@ class ModelRunner:
         arrays = sampler.sampling_arrays(seqs, self.config.seed, graph_size or 0) | inputs.as_dict()
         return HostStep(len(seqs), arrays, graph_size, sampler.filters_of(seqs))
 
+    def enter(self, step: HostStep) -> Done | InFlight:
+        """Compute a step, or on a GPU begin to."""
+        with self.ready(step):
+            return self.start(step) if self.on_gpu else Done(self.compute(step).tolist())
+
     def start(self, step: HostStep) -> InFlight:
         """Enqueue a step on the GPU."""
         slot = self.slots.pop(0)
         self.slots.append(slot)
         slot.start.record()
-        return InFlight(slot, self.compute(step), step.graph_size, lambda: None)
+        return InFlight(slot, self.compute(step), step.graph_size, self.check)
+
+    def check(self) -> None:
+        """Called again and again while a step in flight is waited for; raises when it cannot end well."""
 
     def compute(self, step: HostStep) -> Tensor:
         """Enqueue or, on the CPU, do the work of a step; the sampled ids [rows] on the device, which stay in
@@ -249,10 +257,16 @@ class ModelRunner:
         own = {name: tensors[name] for name in ("temperatures", "keys", "draws")}
         self.draw(logits, **own, out=self.sampled[: len(logits)])
 
-    def threads(self, plan: StepPlan) -> AbstractContextManager[None]:
+    @contextmanager
+    def ready(self, step: HostStep) -> Iterator[None]:
+        """Where `compute` is to be called."""
+        with torch.inference_mode(), self.threads(step), self.on_device():
+            yield
+
+    def threads(self, step: HostStep) -> AbstractContextManager[None]:
         """One thread for the short steps of a small model on the CPU: more would mostly wait for each other."""
         small = not self.on_gpu and self.model_config.layer_bytes(self.dtype) <= CORE_CACHE_BYTES
-        return one_thread() if small and plan.num_batched_tokens <= SHORT_STEP_TOKENS else nullcontext()
+        return one_thread() if small and len(step.arrays["token_ids"]) <= SHORT_STEP_TOKENS else nullcontext()
 
     def on_device(self) -> AbstractContextManager[object]:
         """Make this runner's GPU the current one inside the block, and nowhere else."""
@@ -277,6 +291,7 @@ class ModelRunner:
         if self.on_gpu and self.slots:
             torch.cuda.synchronize(self.device)
         self.sampled_in.clear()
+        self.closed = True
         for owner in ("graphs", "model", "caches", "backend", "buffers", "slots", "sampled", "graph_logits"):
             vars(self).pop(owner, None)
         self.slots, self.last_logits = [], None
@@ -300,8 +315,9 @@ def make_kernels(device: torch.device, backend: str) -> tuple[Ops, Draw]:
     return TritonOps(), sample
 
 
-def resolve_device(name: str, rank: int = 0) -> torch.device:
-    """The device of that name; "auto" is CUDA where there is some. Raises ValueError for one that is not there."""
+def resolve_device(name: str, index: int = 0) -> torch.device:
+    """The device of that name, GPU number `index`; "auto" is CUDA where there is some. Raises ValueError for one that
+    is not there."""
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be one of auto, cpu, cuda, got {name!r}")
     available = torch.cuda.is_available()
@@ -309,9 +325,9 @@ def resolve_device(name: str, rank: int = 0) -> torch.device:
         raise ValueError("device='cuda', but torch finds no CUDA device here; use device='cpu' or 'auto'")
     if not available or name == "cpu":
         return torch.device("cpu")
-    if rank >= torch.cuda.device_count():
-        raise ValueError(f"tensor_parallel_size needs {rank + 1} GPUs or more, torch finds {torch.cuda.device_count()}")
-    return torch.device("cuda", rank)
+    if index >= torch.cuda.device_count():
+        raise ValueError(f"this rank needs {index + 1} GPUs on its machine, torch finds {torch.cuda.device_count()}")
+    return torch.device("cuda", index)
 
 
 def resolve_dtype(name: str, device: torch.device, model: Qwen3Config) -> torch.dtype:

@@ -1,0 +1,1 @@
+"""One model on several devices, each with a process of its own (tensor parallelism)."""
