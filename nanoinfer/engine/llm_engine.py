@@ -51,6 +51,9 @@ class _Prepared(NamedTuple):
 class LLMEngine:
     """A loaded model that serves requests.
 
+    With tensor_parallel_size above 1 it starts a process for each further device. Under torchrun those are there
+    already: on ranks above 0 the constructor serves rank 0 until that closes its engine, and raises SystemExit.
+
     Args:
         model: a directory with a Qwen3 checkpoint, a hub id such as "Qwen/Qwen3-0.6B", or "tiny", the small
             model that ships with the package. Without tokenizer files, prompts are token ids only.
@@ -152,6 +155,7 @@ class LLMEngine:
         Raises:
             ValueError: a prompt or its parameters are refused. No prompt of the batch is queued then.
             KeyboardInterrupt: the batch is dropped, its blocks are free and the engine goes on.
+            RuntimeError: one of several ranks has ended; the engine is closed.
         """
         if not isinstance(prompts, Iterable):
             raise ValueError(f"prompts must be a string, or a list of strings or lists of token ids, got {prompts!r}")
