@@ -10,6 +10,7 @@ from torch import Tensor
 from nanoinfer.kernels.activation import silu_mul
 from nanoinfer.kernels.linear import linear_one_row
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
+from nanoinfer.kernels.pending import resolve_pending
 from nanoinfer.kernels.rotary_store import norm_rope_store
 from nanoinfer.models.ops import LayerCache
 
@@ -24,6 +25,9 @@ class Rotation(NamedTuple):
 
 class TritonOps:
     """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written."""
+
+    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+        return resolve_pending(token_ids, sampled)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if x.shape[0] == 1 and bias is None:

@@ -1,4 +1,4 @@
-"""The operations of a decoder layer besides attention, in plain PyTorch: what they compute is meant to be read here.
+"""The operations of a step besides attention, in plain PyTorch: what they compute is meant to be read here.
 
 `nanoinfer/kernels/` holds the same operations as fused GPU kernels behind the same methods. Results are rounded to
 the model's dtype at the same places, so that both give the same numbers up to the order of a sum.
@@ -25,7 +25,10 @@ class LayerCache(NamedTuple):
 
 
 class Ops(Protocol):
-    """What a decoder layer does besides attention."""
+    """What a step does besides attention."""
+
+    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+        """Token ids [num_tokens] with each -1 - i replaced by sampled[i], as int64."""
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]."""
@@ -70,6 +73,9 @@ class Ops(Protocol):
 
 class TorchOps:
     """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
+
+    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+        return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)

@@ -19,16 +19,21 @@ class HostStep:
     """One step to compute.
 
     Attributes:
-        num_rows: rows of the plan, without padding.
+        places: for each row of the plan its row here: on a GPU the longest contexts come first.
         arrays: the fields of StepArrays and those of `sampling_arrays`, by name.
         graph_size: rows of the CUDA graph to replay, which the arrays are padded to; None to run eagerly.
         filters: the rows to sample again, from a part of the vocabulary.
     """
 
-    num_rows: int
+    places: list[int]
     arrays: dict[str, npt.NDArray[Any]]
     graph_size: int | None
     filters: Filters | None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the plan, without padding."""
+        return len(self.places)
 
     @property
     def query_lens(self) -> list[int]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from nanoinfer.runner.host_step import HostStep
+
 
 class Slot:
     """What one step in flight needs: two CUDA events and pinned memory for its tokens. Used again for later steps."""
@@ -26,28 +28,29 @@ class InFlight:
     Args:
         slot: where its events and tokens are.
         sampled: [rows] ids on the device; copied to the host behind everything that was enqueued so far.
-        graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
+        step: what was enqueued.
         check: called while waiting and once after it; raises when there is no result to be had.
 
     Attributes:
+        graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
         timing: seconds: "launch", set by the runner, and after `result()` "gpu", from the moment the device could begin
             to the sampled tokens.
     """
 
-    def __init__(self, slot: Slot, sampled: Tensor, graph_size: int | None, check: Callable[[], None]) -> None:
+    def __init__(self, slot: Slot, sampled: Tensor, step: HostStep, check: Callable[[], None]) -> None:
         self.slot = slot
-        self.count = len(sampled)
-        self.graph_size = graph_size
+        self.places = step.places
+        self.graph_size = step.graph_size
         self.check = check
         self.timing: dict[str, float] = {}
-        slot.tokens[: self.count].copy_(sampled, non_blocking=True)
+        slot.tokens[: len(sampled)].copy_(sampled, non_blocking=True)
         slot.end.record()
 
     def result(self) -> list[int]:
-        """Wait for the device; one sampled id for each row."""
+        """Wait for the device; one sampled id for each row of the plan."""
         while not self.slot.end.query():  # type: ignore[no-untyped-call]
             self.check()
         self.check()  # what was given up ends early too
         self.timing["gpu"] = self.slot.start.elapsed_time(self.slot.end) / 1e3
-        token_ids: list[int] = self.slot.tokens[: self.count].tolist()
+        token_ids: list[int] = self.slot.tokens[self.places].tolist()
         return token_ids

@@ -80,7 +80,7 @@ def largest_step(config: EngineConfig, max_model_len: int) -> HostStep:
     positions = np.arange(tokens, dtype=np.int32) - np.repeat(starts[:-1], lengths)
     width = -(-max_model_len // config.kvcache_block_size)
     return HostStep(
-        num_rows=count,
+        places=list(range(count)),
         arrays={
             "keys": np.zeros(count, np.int64),
             "draws": np.zeros(count, np.int64),

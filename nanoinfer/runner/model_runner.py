@@ -186,8 +186,9 @@ class ModelRunner:
         At most two launches may be without a `result()` at a time.
         """
         began = time.perf_counter()
-        pending = self.enter(self.host_step(plan))
-        self.sampled_in = {row.seq_id: i for i, row in enumerate(plan.rows)}
+        step = self.host_step(plan)
+        pending = self.enter(step)
+        self.sampled_in = dict(zip((row.seq_id for row in plan.rows), step.places, strict=True))
         pending.timing["launch"] = time.perf_counter() - began
         return pending
 
@@ -195,10 +196,16 @@ class ModelRunner:
         """The plan as arrays, padded where a graph will run it."""
         decode = plan.phase == "decode"
         graph_size = self.graphs.size_for(len(plan.rows)) if self.graphs and decode else None
-        inputs = self.prepare_decode(plan.rows, graph_size or 0) if decode else self.prepare_prefill(plan.rows)
-        seqs = [row.seq for row in plan.rows]
+        # The longest first: work that begins late should be short, or the GPU waits for it alone.
+        order = list(range(len(plan.rows)))
+        if graph_size:
+            order.sort(key=lambda i: -len(plan.rows[i].seq.token_ids))
+        rows = [plan.rows[i] for i in order]
+        inputs = self.prepare_decode(rows, graph_size or 0) if decode else self.prepare_prefill(rows)
+        seqs = [row.seq for row in rows]
         arrays = sampler.sampling_arrays(seqs, self.config.seed, graph_size or 0) | inputs.as_dict()
-        return HostStep(len(seqs), arrays, graph_size, sampler.filters_of(seqs))
+        places = sorted(range(len(order)), key=order.__getitem__)  # the inverse of `order`
+        return HostStep(places, arrays, graph_size, sampler.filters_of(seqs))
 
     def enter(self, step: HostStep) -> Done | InFlight:
         """Compute a step, or on a GPU begin to."""
@@ -210,7 +217,7 @@ class ModelRunner:
         slot = self.slots.pop(0)
         self.slots.append(slot)
         slot.start.record()
-        return InFlight(slot, self.compute(step), step.graph_size, self.check)
+        return InFlight(slot, self.compute(step), step, self.check)
 
     def check(self) -> None:
         """Called again and again while a step in flight is waited for; raises when it cannot end well."""
@@ -247,7 +254,7 @@ class ModelRunner:
     def forward_inputs(self, inputs: StepInputs, out: Tensor | None = None) -> Tensor:
         """Logits [rows, vocab_size] of each row's last token, in `out` where it is given."""
         metadata = self.backend.prepare(inputs.attention, self.dtype)
-        token_ids = resolve_pending(inputs.token_ids, self.sampled)
+        token_ids = self.ops.resolve_pending(inputs.token_ids, self.sampled)
         hidden = self.model(token_ids, inputs.positions, inputs.slot_mapping, self.caches, metadata)
         last = hidden if inputs.attention.is_decode else hidden[inputs.last_indices]
         return self.model.compute_logits(last, out)
@@ -297,11 +304,6 @@ class ModelRunner:
         self.slots, self.last_logits = [], None
         if self.on_gpu:
             torch.cuda.empty_cache()
-
-
-def resolve_pending(token_ids: Tensor, sampled: Tensor) -> Tensor:
-    """Replace each id -1 - i by sampled[i]."""
-    return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
 
 def make_kernels(device: torch.device, backend: str) -> tuple[Ops, Draw]:

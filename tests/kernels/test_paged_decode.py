@@ -31,12 +31,12 @@ def check(context_lens, kv_heads, group, head_dim, block_size, dtype, max_contex
 @pytest.fixture
 def few_splits(monkeypatch):
     """With so few rows a context would always be cut into single tiles."""
-    monkeypatch.setattr(module, "PROGRAMS_WANTED", 8)
+    monkeypatch.setattr(module, "PROCESSORS", 4)
 
 
 @pytest.fixture
 def one_split(monkeypatch):
-    monkeypatch.setattr(module, "PROGRAMS_WANTED", 1)
+    monkeypatch.setattr(module, "PROCESSORS", 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

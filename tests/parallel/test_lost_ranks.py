@@ -74,7 +74,7 @@ def test_a_worker_killed_between_steps_is_noticed_by_the_next(make_llm):
 def test_a_worker_that_raises_sends_its_traceback(make_llm):
     """Here because it is told to compute what makes no sense."""
     llm = make_llm(**SMALL, tensor_parallel_size=2)
-    llm._runner.team.ranks.tell(HostStep(1, {"token_ids": np.zeros(1, np.int32)}, None, None))
+    llm._runner.team.ranks.tell(HostStep([0], {"token_ids": np.zeros(1, np.int32)}, None, None))
     began = time.monotonic()
     with pytest.raises(RuntimeError, match="exit code 1") as caught:
         llm.generate([prompt(5)], params(4), use_tqdm=False)

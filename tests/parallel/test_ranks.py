@@ -130,7 +130,7 @@ def test_sum_and_concat(tmp_path):
 
 def step_of(num_tokens: int, filters: Filters | None = None) -> HostStep:
     arrays = {"token_ids": np.arange(num_tokens, dtype=np.int32), "keys": np.array([-(2**63), 5], np.int64)}
-    return HostStep(2, arrays, 4, filters)
+    return HostStep([1, 0], arrays, 4, filters)
 
 
 def test_steps_of_any_size_arrive_whole_and_in_order():
@@ -151,7 +151,7 @@ def test_steps_of_any_size_arrive_whole_and_in_order():
     for got in on_ranks(3, do)[1:]:
         assert [len(step.arrays["token_ids"]) for step in got] == [500_000, 1, 7]
         for sent, step in zip(steps, got, strict=True):
-            assert (step.num_rows, step.graph_size, step.filters) == (sent.num_rows, sent.graph_size, sent.filters)
+            assert (step.places, step.graph_size, step.filters) == (sent.places, sent.graph_size, sent.filters)
             for name, array in sent.arrays.items():
                 assert step.arrays[name].dtype == array.dtype
                 assert np.array_equal(step.arrays[name], array)

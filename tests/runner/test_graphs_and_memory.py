@@ -10,13 +10,13 @@ from runs import SMALL, row
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.sequence import PENDING, Sequence
 from nanoinfer.models.config import Qwen3Config
+from nanoinfer.models.ops import TorchOps
 from nanoinfer.models.parallel import OneDevice, check_divisible
 from nanoinfer.runner import kv_cache
 from nanoinfer.runner.attention import BACKENDS, make_backend, obstacle
 from nanoinfer.runner.graphs import DecodeGraphs, graph_sizes
 from nanoinfer.runner.host_step import array_shapes
 from nanoinfer.runner.inputs import decode_arrays, prefill_arrays
-from nanoinfer.runner.model_runner import resolve_pending
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 MODEL = Qwen3Config.from_dict(SMALL)
@@ -116,7 +116,7 @@ def test_a_pending_token_names_the_row_that_samples_it():
     sampled = torch.tensor([11, 12, 13, 14])
     for arrays in (decode_arrays(rows, 4, 0, {1: 3, 2: 0}), prefill_arrays(rows, 4, 0, {1: 3, 2: 0})):
         assert arrays.token_ids.tolist() == [seqs[0].token_ids[-1], -4, -1]
-        ids = resolve_pending(torch.from_numpy(arrays.token_ids), sampled)
+        ids = TorchOps().resolve_pending(torch.from_numpy(arrays.token_ids), sampled)
         assert ids.tolist() == [seqs[0].token_ids[-1], 14, 11]
     with pytest.raises(KeyError):
         decode_arrays(rows, 4, 0, {1: 3})
