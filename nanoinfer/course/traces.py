@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nanoinfer.course.recordings import CHECKOUT
+from nanoinfer.course.spike import latency_spike
 from nanoinfer.trace.trace import Trace
 
 
@@ -26,6 +27,7 @@ def questions() -> Trace:
 
 RECORDINGS: dict[str, Callable[[], Trace]] = {
     "questions": questions,
+    "latency_spike": latency_spike,
 }
 
 
