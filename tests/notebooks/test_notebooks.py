@@ -143,6 +143,15 @@ def test_a_lesson_asks_before_it_tells(path):
 
 
 @lesson
+def test_the_answer_is_not_read_in_the_cell_that_asks(path):
+    """Such a cell does nothing else, and JupyterLab folds its source."""
+    for cell in code_cells(read(path)):
+        if re.search(r"^(predict|hint)\(", cell.source, re.MULTILINE):
+            assert len(ast.parse(cell.source).body) == 1, cell.source
+            assert cell.metadata.get("jupyter", {}).get("source_hidden"), cell.source
+
+
+@lesson
 def test_a_lesson_checks_what_it_says(path):
     nodes = [node for cell in code_cells(read(path)) for node in ast.walk(ast.parse(cell.source))]
     assert any(isinstance(node, ast.Assert) for node in nodes)
