@@ -68,6 +68,11 @@ function render({ model, el }) {
     model.set("given", given);
     model.save_changes();
   });
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
+    event.preventDefault(); // JupyterLab keeps some fields from sending their form
+    form.requestSubmit();
+  });
   model.on("change:verdict", showVerdict);
   if (model.get("given")) {
     for (const input of inputs) {
