@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 KERNEL = """
 import torch
-from nanoinfer.course.interpreter import triton_interpreter
+from nanoinfer.kernels.interpreter import triton_interpreter
 assert triton_interpreter()
 from triton.runtime import interpreter
 once = interpreter._patch_lang_tensor
@@ -24,7 +24,7 @@ assert torch.allclose(out[0, 0], weights @ values[:150, 0], atol=1e-5)
 """
 TOO_LATE = """
 import triton
-from nanoinfer.course.interpreter import triton_interpreter
+from nanoinfer.kernels.interpreter import triton_interpreter
 triton_interpreter()
 """
 
