@@ -144,10 +144,11 @@ def test_a_lesson_asks_before_it_tells(path):
 
 @lesson
 def test_the_answer_is_not_read_in_the_cell_that_asks(path):
-    """Such a cell does nothing else, and JupyterLab folds its source."""
+    """Such a cell does nothing else, and JupyterLab folds its source: of that the first line still shows."""
     for cell in code_cells(read(path)):
         if re.search(r"^(predict|hint)\(", cell.source, re.MULTILINE):
             assert len(ast.parse(cell.source).body) == 1, cell.source
+            assert cell.source.startswith(("predict(\n", "hint(\n")), cell.source
             assert cell.metadata.get("jupyter", {}).get("source_hidden"), cell.source
 
 
