@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "viz": {"reasons", "sampling_params", "config", "trace"},
     "explore": {"reasons", "sampling_params", "config", "trace", "viz"},
 }
-ENTRY_POINTS = {"__init__", "__main__", "cli", "demo", "bench"}  # these may import everything
+ENTRY_POINTS = {"__init__", "__main__", "cli", "demo", "bench", "course"}  # these may import everything
 
 
 def module_name(path: Path) -> str:
@@ -161,6 +161,7 @@ def run_python(code: str) -> str:
         "from nanoinfer import simulate, Scheduler, BlockManager, Trace, compare",
         "from nanoinfer import Sequence, EngineConfig, SamplingParams",
         "import nanoinfer.cli",
+        "import nanoinfer.course, nanoinfer.course.traces",
     ],
 )
 def test_importing_the_package_loads_no_torch(statement):

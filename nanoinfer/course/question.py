@@ -1,0 +1,88 @@
+"""A question with one right answer, as text, as HTML, and as a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nanoinfer.course.markup import details, inline, paragraphs
+
+RIGHT, WRONG, OPEN = "right", "wrong", "open"
+NOT_YET = "The answer needs the cells below. Run them, then press Check again."
+SEEN_BELOW = "The cells below show the answer."
+
+
+class Verdict(NamedTuple):
+    """What became of an answer: RIGHT, WRONG or OPEN (cannot be told yet), and a sentence."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that the reader answers before the answer is shown.
+
+    Attributes:
+        text: the question.
+        answer: one of `options`, or a number, or a function that returns it when it is asked for.
+        options: to choose from; None asks for a number.
+        why: what to know once the answer is out.
+        tolerance: how far off a number may be.
+
+    Raises:
+        ValueError: the answer is none of the options, or there are none and it is no number.
+    """
+
+    text: str
+    answer: Any
+    options: Sequence[str] | None = None
+    why: str = ""
+    tolerance: float = 0
+
+    def __post_init__(self) -> None:
+        if self.options is not None and len(self.options) < 2:
+            raise ValueError(f"options must be at least 2 to choose from, got {list(self.options)}")
+        if not callable(self.answer):
+            self._checked(self.answer)
+
+    def _checked(self, answer: Any) -> Any:
+        if self.options is not None and answer not in self.options:
+            raise ValueError(f"answer must be one of the options {list(self.options)}, got {answer!r}")
+        if self.options is None and (isinstance(answer, str) or not hasattr(answer, "__float__")):
+            raise ValueError(f"answer must be a number when there are no options, got {answer!r}")
+        return answer
+
+    def solution(self) -> Any:
+        """The right answer. Raises what the function raises if the answer is one."""
+        return self._checked(self.answer()) if callable(self.answer) else self.answer
+
+    def judge(self, given: str) -> Verdict:
+        """Compare what the reader chose or typed with the answer."""
+        try:
+            answer = self.solution()
+        except NameError:  # a variable of a cell that has not run
+            return Verdict(OPEN, NOT_YET)
+        if self._equal(given, answer):
+            return Verdict(RIGHT, f"Right: {answer}.")
+        return Verdict(WRONG, f"Not this time. You said {given}, and it is {answer}.")
+
+    def _equal(self, given: str, answer: str | float) -> bool:
+        if self.options is not None:
+            return given == answer
+        return bool(abs(float(given) - float(answer)) <= self.tolerance)
+
+    @property
+    def html(self) -> str:
+        """The question and, closed, its answer: for pages without a kernel."""
+        options = "".join(f"<li>{inline(option)}</li>" for option in self.options or ())
+        shown = f"<ul>{options}</ul>" if options else ""
+        told = SEEN_BELOW if callable(self.answer) else str(self.answer)
+        body = f"<p><b>{inline(told)}</b></p>{paragraphs(self.why) if self.why else ''}"
+        return f"<div><p><b>Predict:</b> {inline(self.text)}</p>{shown}{details('Show the answer', body)}</div>"
+
+    @property
+    def plain(self) -> str:
+        """The question alone: for terminals."""
+        return "\n".join([f"Predict: {self.text}", *(f"  ( ) {option}" for option in self.options or ())])

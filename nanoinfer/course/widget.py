@@ -1,0 +1,48 @@
+"""A question with its answer field as a widget. Only this module needs anywidget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nanoinfer.course.markup import inline, paragraphs
+from nanoinfer.course.question import OPEN, Question
+
+
+class QuestionWidget(anywidget.AnyWidget):
+    """The page sets `given`; the kernel answers in `verdict`. So the page does not know the answer before.
+
+    Attributes:
+        given: what the reader chose or typed.
+        verdict: {} until then; its kind, its sentence and, unless it is still open, why (HTML).
+    """
+
+    _esm = Path(__file__).with_name("widget.js")
+    _css = Path(__file__).with_name("widget.css")
+    question = traitlets.Unicode().tag(sync=True)
+    options: traitlets.List[dict[str, str]] = traitlets.List().tag(sync=True)
+    given = traitlets.Unicode("").tag(sync=True)
+    verdict = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        options = [{"value": option, "html": inline(option)} for option in question.options or ()]
+        super().__init__(question=inline(question.text), options=options)
+        self.observe(self._judge, "given")
+
+    def _judge(self, change: Any) -> None:
+        if not change["new"]:
+            return
+        verdict = self._question.judge(change["new"])
+        why = "" if verdict.kind == OPEN else paragraphs(self._question.why)
+        self.verdict = {"kind": verdict.kind, "words": inline(verdict.words), "why": why}
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        return {**data, "text/html": self._question.html, "text/plain": self._question.plain}, metadata

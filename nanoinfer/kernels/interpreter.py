@@ -1,0 +1,36 @@
+"""Triton kernels without a GPU: its interpreter runs them on the CPU, slowly, one program after the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+
+def triton_interpreter() -> bool:
+    """Switch Triton's interpreter on, before anything has imported triton; whether triton is installed.
+
+    Loop bounds are arrays of one number there, which NumPy 2.4 takes for no number; that is made good.
+
+    Raises:
+        RuntimeError: triton was imported without its interpreter, which cannot be changed any more.
+    """
+    if find_spec("triton") is None:
+        return False
+    if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
+        raise RuntimeError("triton was imported before its interpreter was switched on; restart the kernel")
+    os.environ["TRITON_INTERPRET"] = "1"
+    from triton.runtime import interpreter
+
+    original = interpreter._patch_lang_tensor
+    if getattr(original, "reads_loop_bounds", False):
+        return True
+
+    def patch(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    patch.reads_loop_bounds = True  # type: ignore[attr-defined]
+    interpreter._patch_lang_tensor = patch
+    return True

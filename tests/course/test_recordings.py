@@ -1,0 +1,67 @@
+"""The committed recordings are what the present code would record."""
+
+import pytest
+
+from nanoinfer.course.recordings import CHECKOUT, recorded
+from nanoinfer.course.traces import RECORDINGS, main
+
+COMMITTED = sorted(path.name.removesuffix(".jsonl.gz") for path in CHECKOUT.glob("*"))
+
+
+def differences(a, b):
+    """What two runs disagree about, times left aside."""
+    parts = {
+        "requests": lambda t: [(r.seq_id, r.prompt_token_ids, r.sampling_params) for r in t.requests.values()],
+        "steps": lambda t: [step.decision for step in t.steps],
+        "events": lambda t: t.events,
+        "outputs": lambda t: [(o["token_ids"], o["finish_reason"]) for o in t.outputs],
+    }
+    return [name for name, part in parts.items() if part(a) != part(b)]
+
+
+def test_there_is_a_recipe_for_each_file_and_a_file_for_each_recipe():
+    assert sorted(RECORDINGS) == COMMITTED
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_recording_is_small(name):
+    assert (CHECKOUT / f"{name}.jsonl.gz").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_recording_decides_as_the_code_does(name):
+    stale = differences(recorded(name), RECORDINGS[name]())
+    assert not stale, f"{name} differs in {stale}; python -m nanoinfer.course.traces records it anew"
+
+
+def test_a_change_is_noticed():
+    """Otherwise the test above would check nothing."""
+    from nanoinfer import simulate
+
+    prompts = [[1, 2, 3, 4, 5], [6, 7, 8]]
+    a, b = (simulate(prompts, kvcache_block_size=2, max_num_batched_tokens=budget) for budget in (8, 4))
+    assert differences(a, b) == ["steps", "events"]
+    assert differences(a, simulate(prompts, kvcache_block_size=2, max_num_batched_tokens=8)) == []
+
+
+def test_the_folder_beside_the_notebook_comes_first(tmp_path, monkeypatch):
+    from nanoinfer import simulate
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "traces").mkdir()
+    simulate([[1, 2, 3]]).save(tmp_path / "traces" / "questions.jsonl.gz")
+    assert len(recorded("questions").requests) == 1
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"no recorded trace 'nothing'; there are .*questions"):
+        recorded("nothing")
+
+
+def test_the_command_writes_all_of_them(tmp_path, monkeypatch):
+    from nanoinfer import simulate
+
+    monkeypatch.setattr("nanoinfer.course.traces.RECORDINGS", {"one": lambda: simulate([[1, 2, 3]])})
+    main(tmp_path / "traces")
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == ["one.jsonl.gz"]

@@ -1,0 +1,45 @@
+"""Triton's interpreter as a lesson uses it, in a process of its own: it must be chosen before triton is imported."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+KERNEL = """
+import torch
+from nanoinfer.kernels.interpreter import triton_interpreter
+assert triton_interpreter()
+from triton.runtime import interpreter
+once = interpreter._patch_lang_tensor
+assert triton_interpreter() and interpreter._patch_lang_tensor is once  # a cell may run twice
+from nanoinfer.kernels.paged_decode import paged_decode
+torch.manual_seed(0)
+keys, values = torch.randn(2, 160, 1, 16)
+query, table = torch.randn(1, 1, 16), torch.arange(10, dtype=torch.int32)[None]
+out = paged_decode(query, keys, values, table, torch.tensor([150], dtype=torch.int32), 16, 160, 0.25)
+weights = (keys[:150, 0] @ query[0, 0] / 4).softmax(0)
+assert torch.allclose(out[0, 0], weights @ values[:150, 0], atol=1e-5)
+"""
+TOO_LATE = """
+import triton
+from nanoinfer.kernels.interpreter import triton_interpreter
+triton_interpreter()
+"""
+
+
+def run(code):
+    """A process without the variable that the kernel tests set."""
+    code = f"import os; os.environ.pop('TRITON_INTERPRET', None)\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_kernel_with_a_loop_runs():
+    result = run(KERNEL)
+    assert result.returncode == 0, result.stderr
+
+
+def test_too_late_is_refused():
+    result = run(TOO_LATE)
+    assert "restart the kernel" in result.stderr
