@@ -27,8 +27,12 @@ nb_merge_streams = True
 # ---- API reference ------------------------------------------------------------------------
 
 add_module_names = False
+default_role = "code"  # our docstrings put code between single backticks
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+maximum_signature_line_length = 90
+python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 # References into other projects would need their inventories from the network; only our own names are checked.
