@@ -9,7 +9,7 @@ from nanoinfer import __version__
 
 project = "nanoinfer"
 author = "the nanoinfer authors"
-copyright = author  # noqa: A001  # Sphinx asks for this name
+copyright = author  # the name is Sphinx's
 release = version = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
