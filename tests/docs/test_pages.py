@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import nanoinfer
+from nanoinfer import SamplingParams, simulate
 from nanoinfer.core.policies import POLICIES
+from nanoinfer.trace.events import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nanoinfer"
@@ -180,3 +182,16 @@ def test_symbols_are_defined_before_a_metric_uses_them():
     used = {s for formula in formulas for s in re.findall(r"(?<![\w`'])([A-Za-z])(?![\w`'])", formula)}
     assert {"N", "B", "L", "H", "t", "u", "f"} <= used
     assert used - not_symbols <= defined
+
+
+def test_every_field_of_a_trace_file_is_in_the_format_page(tmp_path):
+    page = text_of(ROOT / "docs" / "trace-format.md")
+    named = set(re.findall(r"`(\w+)`", page)) | {"type", "requests", "steps"}  # the first column, and what `end` counts
+    assert f"| {SCHEMA_VERSION} |" in page
+    pressed = {"kvcache_block_size": 4, "num_kvcache_blocks": 5, "overlap": True}
+    simulate([[1] * 8, [2] * 8], SamplingParams(max_tokens=5), **pressed).save(tmp_path / "run.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert any("preempted" in line for line in lines)
+    for line in lines:
+        inner = [line.get(part) for part in ("rows", "timing") if isinstance(line.get(part), dict)]
+        assert set().union(line, *inner) <= named
