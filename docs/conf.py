@@ -1,4 +1,4 @@
-"""How the documentation site is built: `sphinx-build -W --keep-going -n -c docs . docs/_build`.
+"""How the documentation site is built: `sphinx-build -W --keep-going -n -c docs . docs/_build/site`.
 
 The source folder is the whole checkout, so that a link from a page to a notebook, or to a file of the code, is the same
 relative path on the site, on GitHub and on disk. Nothing is fetched, and no notebook is run: the site shows what is

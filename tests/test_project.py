@@ -48,7 +48,7 @@ def test_ci_builds_the_site_as_the_readme_says():
     install, build = re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block)
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "sphinx-build -W" in build
-    assert any(install in line and build.removesuffix("docs/_build") in line for line in lines)
+    assert any(install in line and build.removesuffix("docs/_build/site") in line for line in lines)
     assert "docs/_build/" in (ROOT / ".gitignore").read_text()
 
 
