@@ -4,7 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
@@ -12,11 +11,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 README = (ROOT / "README.md").read_text()
 
 
-def test_environment_file_is_base_plus_notebooks_plus_tests():
+def test_environment_file_is_base_plus_notebooks_plus_tests_plus_docs():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))
     extras = PROJECT["optional-dependencies"]
-    assert pip == [*PROJECT["dependencies"], *extras["notebooks"], *extras["tests"], "-e ."]
+    assert pip == [*PROJECT["dependencies"], *extras["notebooks"], *extras["tests"], *extras["docs"], "-e ."]
     python = next(entry for entry in environment if str(entry).startswith("python"))
     assert PROJECT["requires-python"] in python
 
@@ -44,11 +43,13 @@ def test_ci_runs_the_commands_of_the_readme():
         assert command in script
 
 
-@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda p: p.name)
-def test_relative_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_ci_builds_the_site_as_the_readme_says():
+    block = README.split("```bash\n")[-1].split("```")[0]
+    install, build = re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block)
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert "sphinx-build -W" in build
+    assert any(install in line and build.removesuffix("docs/_build/site") in line for line in lines)
+    assert "docs/_build/" in (ROOT / ".gitignore").read_text()
 
 
 def test_every_reason_is_in_the_catalogue_page():

@@ -75,7 +75,7 @@ class Step:
 
     Attributes:
         index: position in `trace.steps`.
-        clock: when `schedule()` was called, in `header.clock_unit`s since recording began.
+        clock: when `schedule()` was called, in units of `header.clock_unit`, since recording began.
         phase: "prefill", "decode" or "mixed".
         columns: the rows, column by column.
         preempted: the victims in order.
