@@ -23,13 +23,14 @@ from nanoinfer.bench.works import Work
 WARM_STEPS, PROFILED_STEPS = 4, 16
 OTHER = "other"
 # The first pattern found in a name gives its group: flash_fwd_splitkv is attention though "splitk" is a matmul's.
-GROUPS = {
-    "attention": r"flash|attention|attn|fmha|paged|kv_?cache|store_?kv|combine_kv",
+GROUPS = {  # the first that matches; our own kernels begin with an underscore
+    "attention": r"_attend_|_join_splits|flash|attention|attn|fmha|paged|kv_?cache|store_?kv|combine_kv",
     "communication": r"nccl|all_?reduce|all_?gather",
-    "matmul": r"gemm|gemv|matmul|cutlass|cublas|xmma|nvjet|splitk|::(add|b|baddb)?mm\b|::linear",
-    "sampling": r"argmax|arg_?reduce|top_?k|softmax|sort|multinomial|exponential|sampl|gumbel|philox",
-    "norm": r"norm|rsqrt",
+    "matmul": r"_one_row|gemm|gemv|matmul|cutlass|cublas|xmma|nvjet|splitk|::(add|b|baddb)?mm\b|::linear",
+    "sampling": r"_race_|argmax|arg_?reduce|top_?k|softmax|sort|multinomial|exponential|sampl|gumbel|philox",
     "rotary": r"rotary|rope|rotate",
+    "norm": r"norm|rsqrt",
+    "activation": r"silu",
 }
 
 

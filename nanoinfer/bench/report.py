@@ -9,12 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from nanoinfer import __version__
 from nanoinfer.bench.floor import Bandwidth, ModelBytes, floor_seconds
 from nanoinfer.bench.measure import Runs, recording_cost
 from nanoinfer.bench.works import Work
 
 OURS, RECORDING = "nanoinfer", "nanoinfer, recording"
-PACKAGES = ("nanoinfer", "torch", "triton", "flash-attn", "transformers", "vllm", "numpy")
+PACKAGES = ("torch", "triton", "flash-attn", "transformers", "vllm", "numpy")
 COLUMNS = (
     "work",
     "requests",
@@ -31,7 +32,7 @@ COLUMNS = (
 
 def versions() -> dict[str, str | None]:
     """Of Python and of every package that matters; None for one that is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    found: dict[str, str | None] = {"python": platform.python_version(), "nanoinfer": __version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -8,6 +8,13 @@ from importlib.util import find_spec
 from typing import Any
 
 
+def is_interpreting() -> bool:
+    """Whether Triton, which must be installed, runs kernels in its interpreter in this process."""
+    from triton import knobs
+
+    return bool(knobs.runtime.interpret)
+
+
 def triton_interpreter() -> bool:
     """Switch Triton's interpreter on, before anything has imported triton; whether triton is installed.
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from nanoinfer.kernels.interpreter import is_interpreting
 from nanoinfer.models.ops import LayerCache
 
 
@@ -88,6 +89,8 @@ BACKENDS = {
     "torch": ("nanoinfer.runner.torch_attention", "TorchAttention", ()),
 }
 
+AMPERE = (8, 0)  # compute capability; flash-attn has nothing for older GPUs
+
 
 def make_backend(name: str, device: torch.device, dtype: torch.dtype, block_size: int) -> AttentionBackend:
     """The backend of that name; "auto" takes the first that this machine, dtype and block size allow.
@@ -115,8 +118,11 @@ def obstacle(name: str, device: torch.device, dtype: torch.dtype, block_size: in
         return None
     if device.type != "cuda" and not interpreted(name):
         return f"needs a CUDA device, got device={device.type!r}; use 'torch' or 'auto'"
-    if "flash_attn" in BACKENDS[name][2] and dtype != torch.bfloat16:
+    needs_flash = "flash_attn" in BACKENDS[name][2]
+    if needs_flash and dtype != torch.bfloat16:
         return f"computes in bfloat16, got dtype={str(dtype).removeprefix('torch.')!r}; use 'triton' or 'auto'"
+    if needs_flash and torch.cuda.get_device_capability(device) < AMPERE:
+        return "needs a GPU of the Ampere generation or later; use 'triton' or 'auto'"
     multiple = load(name).block_multiple
     if block_size % multiple:
         return f"needs kvcache_block_size to be a multiple of {multiple}, got {block_size}"
@@ -125,11 +131,7 @@ def obstacle(name: str, device: torch.device, dtype: torch.dtype, block_size: in
 
 def interpreted(name: str) -> bool:
     """Whether Triton's interpreter runs this backend's kernels on the CPU (TRITON_INTERPRET=1)."""
-    if name != "triton":
-        return False
-    from triton import knobs
-
-    return bool(knobs.runtime.interpret)
+    return name == "triton" and is_interpreting()
 
 
 def load(name: str) -> AttentionBackend:

@@ -145,6 +145,13 @@ def test_a_backend_that_cannot_serve_says_why(all_installed, name, device, dtype
     assert f"attention_backend={name!r}" in str(error.value)
 
 
+def test_older_gpus_do_without_flash_attention(all_installed, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    with pytest.raises(ValueError, match="attention_backend='flash_triton' needs a GPU of the Ampere"):
+        make_backend("flash_triton", CUDA, torch.bfloat16, 256)
+    assert make_backend("auto", CUDA, torch.bfloat16, 256).name == "triton"
+
+
 def test_a_backend_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr("nanoinfer.runner.attention.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"flash_attn and triton.*nanoinfer\[gpu\]"):
