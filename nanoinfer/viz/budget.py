@@ -1,4 +1,4 @@
-"""Tokens per step against the budget, and KV blocks in use against the pool."""
+"""Tokens per step against the budget, KV blocks in use against the pool, and the GPU's time where it was measured."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from matplotlib.figure import Figure
 from nanoinfer.trace.trace import Trace
 from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
 from nanoinfer.viz.marks import Entry, add_preemptions, legend, legend_height
-from nanoinfer.viz.series import Ints, fullest, tokens_per_step, used_blocks_per_step, wasted_per_step
+from nanoinfer.viz.series import (
+    Floats,
+    Ints,
+    device_times_per_step,
+    fullest,
+    tokens_per_step,
+    used_blocks_per_step,
+    wasted_per_step,
+)
 from nanoinfer.viz.theme import MARGIN, PX, SMALL, WIDTH, Theme, get_theme
 
-TOKENS_HEIGHT, BLOCKS_HEIGHT = 1.7, 0.8  # of the two panels, inches
+TOKENS_HEIGHT, BLOCKS_HEIGHT, TIMES_HEIGHT, GAP = 1.7, 0.8, 0.8, 0.4  # of the panels and between them, inches
 FAR_ABOVE = 3.0  # a budget this many times the fullest step is named, not drawn to scale
 LEGEND: list[Entry] = [
     ("prefill", "prefill tokens (wide bar)"),
@@ -25,7 +33,8 @@ LEGEND: list[Entry] = [
 
 
 def budget(trace: Trace, theme: str = "light") -> Figure:
-    """Draw what each step spent of its token budget, and how full the pool was after it.
+    """Draw what each step spent of its token budget, how full the pool was after it, and, in a trace from a GPU, how
+    long the GPU computed it.
 
     Where steps are more than pixels, each column shows the fullest of its steps.
 
@@ -44,16 +53,21 @@ def budget(trace: Trace, theme: str = "light") -> Figure:
     wasted = any(step.columns.wasted for step in trace.steps)
     entries = [*LEGEND, ("wasted", "wasted decode tokens (hollow)")] if wasted else LEGEND
     width, top = WIDTH - left - MARGIN, 0.5 + legend_height(entries) + 0.3
-    figure = new_figure(colors, top + TOKENS_HEIGHT + 0.4 + BLOCKS_HEIGHT + 0.5, _title(trace, width))
+    timed = any("gpu" in step.timing for step in trace.steps)
+    heights = [TOKENS_HEIGHT, BLOCKS_HEIGHT, TIMES_HEIGHT] if timed else [TOKENS_HEIGHT, BLOCKS_HEIGHT]
+    tops = [top + sum(heights[:i]) + i * GAP for i in range(len(heights))]
+    figure = new_figure(colors, tops[-1] + heights[-1] + 0.5, _title(trace, width))
     legend(figure, colors, 0.5, entries)
-    tokens = plot(figure, colors, left, top, width, TOKENS_HEIGHT)
-    blocks = plot(figure, colors, left, top + TOKENS_HEIGHT + 0.4, width, BLOCKS_HEIGHT)
-    _draw_tokens(tokens, colors, trace, limit, width)
-    _draw_blocks(blocks, colors, trace, pool, width)
-    for axes in (tokens, blocks):
+    panels = [plot(figure, colors, left, y, width, height) for y, height in zip(tops, heights, strict=True)]
+    _draw_tokens(panels[0], colors, trace, limit, width)
+    _draw_blocks(panels[1], colors, trace, pool, width)
+    if timed:
+        _draw_times(panels[2], colors, trace, width)
+    for axes in panels:
         axes.set_xlim(-0.5, len(trace.steps) - 0.5)
-    tokens.tick_params(labelbottom=False)
-    label_steps(blocks, colors)
+        axes.tick_params(labelbottom=False)
+    panels[-1].tick_params(labelbottom=True)
+    label_steps(panels[-1], colors)
     return figure
 
 
@@ -68,7 +82,7 @@ def _columns(width: float) -> int:
     return int(width / PX)
 
 
-def _bars(values: Ints, bottoms: Ints, chosen: list[int], share: float) -> np.ndarray[Any, Any]:
+def _bars(values: Ints | Floats, bottoms: Ints | Floats, chosen: list[int], share: float) -> np.ndarray[Any, Any]:
     """A bar per chosen step, as (x, y, w, h): `share` of its slice of the steps wide, without the zero ones."""
     cell = len(values) / len(chosen)
     left = np.arange(len(chosen)) * cell - 0.5 + cell * (1 - share) / 2
@@ -102,6 +116,23 @@ def _draw_blocks(axes: Axes, theme: Theme, trace: Trace, pool: int, width: float
             marks.append(step.index)
     add_preemptions(axes, theme, marks, 0.9 * axes.get_ylim()[1])
     _caption(axes, theme, "KV blocks in use after the step", f"{note}; at most {used.max()} used")
+
+
+def _draw_times(axes: Axes, theme: Theme, trace: Trace, width: float) -> None:
+    """The GPU's time of each step, hollow where no CUDA graph was replayed, and a line at what the CPU took."""
+    scale, unit = (1e3, "ms") if trace.header.clock_unit == "seconds" else (1.0, trace.header.clock_unit)
+    device, host = (times * scale for times in device_times_per_step(trace))
+    chosen = fullest(device, _columns(width))
+    graphed = np.array([step.graph_size is not None for step in trace.steps])
+    zeros = np.zeros_like(device)
+    add_rects(axes, _bars(device * graphed, zeros, chosen, 0.86), "graph", fc=theme.private)
+    hollow = _bars(device * ~graphed, zeros, chosen, 0.86)
+    add_rects(axes, hollow, "eager", fc=theme.background, ec=theme.private, linewidths=0.8)
+    cell = len(host) / len(chosen)
+    places = np.arange(len(chosen)) * cell - 0.5 + cell / 2
+    axes.plot(places, host[chosen], color=theme.ink, linewidth=0.9, drawstyle="steps-mid", gid="host", zorder=3)
+    axes.set_ylim(0, 1.15 * max(device.max(), host[chosen].max()))
+    _caption(axes, theme, f"GPU time, {unit} (hollow: without a CUDA graph)", "line: the CPU schedules and launches")
 
 
 def _scale(axes: Axes, theme: Theme, limit: int, top: int, name: str, headroom: float) -> str:

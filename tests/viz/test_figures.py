@@ -9,6 +9,7 @@ from io import BytesIO
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
+from workloads import pressed_run
 
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.trace.spans import sequence_spans
@@ -356,6 +357,32 @@ def test_a_budget_far_above_is_named_and_does_not_flatten_the_bars():
     assert any(t.startswith("budget 16384: 82 times the highest bar") for t in texts(figure))
     tokens = next(axes for axes in figure.axes if axes.axison)
     assert tokens.get_ylim()[1] < 300
+
+
+def on_gpu(trace):
+    """The trace as a GPU would have timed it: prefill eagerly, decode by a graph."""
+    trace.header.clock_unit = "seconds"
+    for step in trace.steps:
+        step.timing |= {"schedule": 0.0002, "launch": 0.0003, "gpu": 0.001 * (1 + step.index % 3)}
+        step.graph_size = 8 if step.phase == "decode" else None
+    return trace
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_budget_draws_gpu_times_where_there_are_some(theme):
+    trace = on_gpu(pressed_run())
+    figure = trace.budget(theme=theme)
+    assert len(figure.axes) == len(pressed_run().budget().axes) + 1
+    drawn = {round((x0 + x1) / 2): (kind, y1) for kind in ("graph", "eager") for x0, _, x1, y1 in boxes(figure, kind)}
+    assert drawn.keys() == set(range(len(trace.steps)))
+    for step in trace.steps:
+        expected = "graph" if step.phase == "decode" else "eager"
+        assert drawn[step.index] == (expected, pytest.approx(step.timing["gpu"] * 1e3))
+    fills = {kind: to_hex(named(figure, kind).get_facecolor()[0]) for kind in ("graph", "eager")}
+    assert fills["eager"] == get_theme(theme).background != fills["graph"]  # told apart without colour
+    (line,) = [line for axes in figure.axes for line in axes.lines if line.get_gid() == "host"]
+    assert set(line.get_ydata().round(6)) == {0.5}
+    assert any(text.startswith("GPU time, ms") for text in texts(figure))
 
 
 def test_preemptions_are_marked_at_their_steps(self_preemption):
