@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from margins import margins_where_they_part
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from nanoinfer import LLM, SamplingParams
@@ -49,6 +50,18 @@ def test_graphs_overlap_and_recording_change_no_token(backend):
     plain = completions(mixed, attention_backend=backend, enforce_eager=True, overlap=False)
     for settings in ({}, {"overlap": False}, {"enforce_eager": True}):
         assert completions(mixed, attention_backend=backend, **settings) == plain
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bfloat16_parts_from_float32_only_at_near_ties(backend):
+    """Every backend, against the CPU's tokens: where they differ, the two logits were within bfloat16's rounding."""
+    needs(backend)
+    exact = completions(GREEDY, device="cpu")
+    ours = completions(GREEDY, attention_backend=backend, dtype="bfloat16")
+    with LLM("tiny", **(POOL | {"device": "cpu"})) as reference:
+        margins = margins_where_they_part(reference, PROMPTS, exact, ours)
+    assert max(margins, default=0) < 0.15
+    assert len(margins) < len(PROMPTS) / 2
 
 
 @pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
