@@ -229,5 +229,5 @@ def _lab(arguments: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise ValueError(f"no folder {folder}; notebooks come with a checkout of the project, name one with --dir")
     if find_spec("jupyterlab") is None:
-        raise RuntimeError("JupyterLab is not installed; run: pip install 'nanoinfer[notebooks]'")
+        raise RuntimeError(f"JupyterLab is not installed; run: {sys.executable} -m pip install 'nanoinfer[notebooks]'")
     return subprocess.call([sys.executable, "-m", "jupyterlab", str(folder), *arguments.options])

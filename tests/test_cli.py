@@ -80,6 +80,13 @@ def test_errors_are_one_line_and_exit_with_one(arguments, message, trace_file, c
     assert message in error
 
 
+def test_lab_without_jupyterlab_names_the_pip_of_this_python(monkeypatch, capsys):
+    """Any other pip would look for the package on the internet."""
+    monkeypatch.setattr("nanoinfer.cli.find_spec", lambda name: None)
+    assert main(["lab"]) == 1
+    assert f"{sys.executable} -m pip install 'nanoinfer[notebooks]'" in capsys.readouterr().err
+
+
 def test_demo_shows_the_run_and_writes_its_trace(tmp_path, capsys):
     out = tmp_path / "demo.jsonl.gz"
     assert main(["demo", "--out", str(out)]) == 0
