@@ -225,9 +225,13 @@ def _add_lab(commands: Any) -> None:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    folder = arguments.dir or Path(__file__).parent.parent / "notebooks"
+    root = Path(__file__).parent.parent
+    folder = arguments.dir or root / "notebooks"
     if not folder.is_dir():
         raise ValueError(f"no folder {folder}; notebooks come with a checkout of the project, name one with --dir")
     if find_spec("jupyterlab") is None:
-        raise RuntimeError("JupyterLab is not installed; run: pip install 'nanoinfer[notebooks]'")
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(folder), *arguments.options])
+        raise RuntimeError(f"JupyterLab is not installed; run: {sys.executable} -m pip install 'nanoinfer[notebooks]'")
+    # JupyterLab follows no link out of its root, and the notebooks link to the pages in docs/.
+    tour = [f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb"]
+    where = [str(folder)] if arguments.dir else tour
+    return subprocess.call([sys.executable, "-m", "jupyterlab", *where, *arguments.options])

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +79,38 @@ def test_errors_are_one_line_and_exit_with_one(arguments, message, trace_file, c
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("nanoinfer: ")
     assert message in error
+
+
+def test_lab_without_jupyterlab_names_the_pip_of_this_python(monkeypatch, capsys):
+    """Any other pip would look for the package on the internet."""
+    monkeypatch.setattr("nanoinfer.cli.find_spec", lambda name: None)
+    assert main(["lab"]) == 1
+    assert f"{sys.executable} -m pip install 'nanoinfer[notebooks]'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def lab_command(monkeypatch):
+    """What `nanoinfer lab` would start."""
+    started = []
+    monkeypatch.setattr("nanoinfer.cli.find_spec", lambda name: name)
+    monkeypatch.setattr("nanoinfer.cli.subprocess.call", lambda command: started.extend(command) or 0)
+    return started
+
+
+def test_lab_serves_the_pages_that_the_notebooks_link_to(lab_command):
+    """JupyterLab follows no link out of its root."""
+    assert main(["lab", "--", "--no-browser"]) == 0
+    options = dict(option.split("=") for option in lab_command if "=" in option)
+    root = Path(options["--ServerApp.root_dir"])
+    opened = root / options["--LabApp.default_url"].removeprefix("/lab/tree/")
+    assert opened.is_file()
+    assert (opened.parent / "../docs/why.md").resolve().is_relative_to(root)
+    assert lab_command[-1] == "--no-browser"
+
+
+def test_lab_opens_another_folder(lab_command, tmp_path):
+    assert main(["lab", "--dir", str(tmp_path)]) == 0
+    assert lab_command[-1] == str(tmp_path)
 
 
 def test_demo_shows_the_run_and_writes_its_trace(tmp_path, capsys):

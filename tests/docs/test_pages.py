@@ -19,7 +19,7 @@ PACKAGE = ROOT / "nanoinfer"
 PAGES = sorted(
     page
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")]
-    if "_build" not in page.parts and not page.name.startswith(".")
+    if not {"_build", ".ipynb_checkpoints"} & {*page.parts} and not page.name.startswith(".")
 )
 PARTS = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 SVG = "{http://www.w3.org/2000/svg}"
