@@ -145,6 +145,13 @@ def test_a_backend_that_cannot_serve_says_why(all_installed, name, device, dtype
     assert f"attention_backend={name!r}" in str(error.value)
 
 
+def test_the_interpreter_computes_in_float32_alone(all_installed, monkeypatch):
+    monkeypatch.setattr("nanoinfer.runner.attention.interpreted", lambda name: name == "triton")
+    with pytest.raises(ValueError, match=r"attention_backend='triton' computes in float32 alone.*'bfloat16'"):
+        make_backend("triton", CPU, torch.bfloat16, 16)
+    assert obstacle("triton", CPU, torch.float32, 16) is None
+
+
 def test_older_gpus_do_without_flash_attention(all_installed, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     with pytest.raises(ValueError, match="attention_backend='flash_triton' needs a GPU of the Ampere"):
