@@ -135,6 +135,10 @@ class EngineCore:
             self._step_plain()
         if self._recording:
             self._recording.tell()
+        return self.take_finished()
+
+    def take_finished(self) -> list[Sequence]:
+        """The sequences that have finished since the last call: what `step` returns."""
         finished, self._finished = self._finished, []
         return finished
 
