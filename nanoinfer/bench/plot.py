@@ -13,6 +13,13 @@ from nanoinfer.viz.theme import LIGHT, SMALL, TITLE
 MARKERS = "osD"
 
 
+def check_format(path: Path) -> None:
+    """Raise ValueError, with the endings that would do, for a file that `plot` could not write."""
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in known:
+        raise ValueError(f"--plot must end in one of .{', .'.join(known)}, got {path}")
+
+
 def plot(evidence: dict[str, Any], path: Path) -> None:
     """Draw the cases of an evidence document to `path`; matplotlib knows the format by the name.
 

@@ -19,7 +19,7 @@ from nanoinfer.bench.engines import PeerSettings, check_peer, generate_with, mak
 from nanoinfer.bench.floor import Bandwidth, measure_bandwidth, model_bytes
 from nanoinfer.bench.measure import Generate, Runs, time_runs
 from nanoinfer.bench.options import ENGINE_SETTINGS
-from nanoinfer.bench.plot import plot
+from nanoinfer.bench.plot import check_format, plot
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.startup import measure_startup
 from nanoinfer.bench.works import Work, work_a, works_b
@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--repeat must be at least 1, got {options.repeat}")
     if options.against:
         check_peer(options.against)
+    if options.plot:
+        check_format(options.plot)
     evidence = measure(options, works)
     print(*report.lines(evidence), sep="\n")
     if options.plot:

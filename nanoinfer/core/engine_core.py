@@ -135,13 +135,17 @@ class EngineCore:
             self._step_plain()
         if self._recording:
             self._recording.tell()
+        return self.take_finished()
+
+    def take_finished(self) -> list[Sequence]:
+        """The sequences that have finished since the last call: what `step` returns."""
         finished, self._finished = self._finished, []
         return finished
 
     def _step_plain(self) -> None:
         try:
             flight = self._launch()
-            token_ids = flight.pending.result()  # type: ignore[union-attr]  # just launched
+            token_ids = flight.result()
             flight.lap("run", self._now())
             with uninterrupted():
                 self.scheduler.postprocess(flight.plan, token_ids)
@@ -193,7 +197,7 @@ class EngineCore:
         if flight is None:
             return
         flight.mark = self._now()
-        token_ids = flight.pending.result()  # type: ignore[union-attr]  # launched, or it would not be awaited
+        token_ids = flight.result()
         flight.lap("wait", self._now())
         with uninterrupted():
             self.scheduler.resolve(flight.plan, token_ids)

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay SIGINT until the block ends. Signals reach the main thread only; elsewhere this does nothing."""
-    if threading.current_thread() is not threading.main_thread():
+    """Delay SIGINT until the block ends. Signals reach the main thread only; elsewhere this does nothing, and neither
+    where the handler is not Python's to put back: while the interpreter ends, or in a program that embeds it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return
     held: list[int] = []

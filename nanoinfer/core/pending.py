@@ -92,6 +92,11 @@ class Flight:
     timing: dict[str, float] = field(default_factory=dict)
     mark: float = 0.0
 
+    def result(self) -> list[int]:
+        """Wait for one sampled token id per row."""
+        assert self.pending is not None, "a result without a launch"
+        return self.pending.result()
+
     def lap(self, name: str, now: float) -> None:
         """Add the time since `mark` to part `name`; the next part begins `now`."""
         self.timing[name] = self.timing.get(name, 0.0) + now - self.mark

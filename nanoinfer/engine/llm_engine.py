@@ -155,7 +155,7 @@ class LLMEngine:
         Raises:
             ValueError: a prompt or its parameters are refused. No prompt of the batch is queued then.
             KeyboardInterrupt: the batch is dropped, its blocks are free and the engine goes on.
-            RuntimeError: one of several ranks has ended; the engine is closed.
+            RuntimeError: the engine is closed: by `close()`, by on_step, or because one of several ranks has ended.
         """
         if not isinstance(prompts, Iterable):
             raise ValueError(f"prompts must be a string, or a list of strings or lists of token ids, got {prompts!r}")
@@ -226,6 +226,7 @@ class LLMEngine:
         most = sum(seq.sampling_params.max_tokens for seq in batch)
         with tqdm(total=most, desc="Generating", unit="tok", delay=1, disable=not use_tqdm or None) as bar:
             while pending and not self._core.is_finished():
+                self._live_runner()  # a callback may have closed the engine
                 self._unclaimed += self._core.step()
                 done = [seq for seq in self._unclaimed if seq.seq_id in pending]
                 self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in pending]
@@ -252,7 +253,7 @@ class LLMEngine:
         finished = [self._output(seq) for seq in self._unclaimed]
         self._unclaimed = []
         if self._core.trace:
-            self._core.trace.outputs.extend(finished)
+            _add_outputs(self._core.trace, finished)
         return finished
 
     def abort(self, request_id: int) -> Output:
@@ -274,8 +275,14 @@ class LLMEngine:
         return self._core.start_trace(versions, on_step)
 
     def stop_trace(self) -> Trace:
-        """End the recording and return the trace. Raises RuntimeError if none is being recorded."""
-        return self._core.stop_trace()
+        """End the recording and return the trace. Raises RuntimeError if none is being recorded.
+
+        What the steps in flight finish is among the trace's outputs, and `step()` will still return it.
+        """
+        trace = self._core.stop_trace()
+        self._unclaimed += self._core.take_finished()
+        _add_outputs(trace, [self._output(seq) for seq in self._unclaimed])
+        return trace
 
     def top_candidates(self, request_id: int, k: int = 10) -> list[dict[str, Any]]:
         """The k most likely tokens of a request's row in the last step, before temperature and truncation.
@@ -356,6 +363,11 @@ def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:
     from nanoinfer.parallel.runner import lead_or_serve
 
     return lead_or_serve(config, model_dir)
+
+
+def _add_outputs(trace: Trace, outputs: list[Output]) -> None:
+    """Those of requests that the trace has seen; others finished before it began, and were not fetched till now."""
+    trace.outputs.extend(output for output in outputs if output["request_id"] in trace.requests)
 
 
 def _most_tokens(seq: sequence.Sequence) -> int:

@@ -18,8 +18,6 @@ def is_interpreting() -> bool:
 def triton_interpreter() -> bool:
     """Switch Triton's interpreter on, before anything has imported triton; whether triton is installed.
 
-    Loop bounds are arrays of one number there, which NumPy 2.4 takes for no number; that is made good.
-
     Raises:
         RuntimeError: triton was imported without its interpreter, which cannot be changed any more.
     """
@@ -28,11 +26,23 @@ def triton_interpreter() -> bool:
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise RuntimeError("triton was imported before its interpreter was switched on; restart the kernel")
     os.environ["TRITON_INTERPRET"] = "1"
+    repair_interpreter()
+    return True
+
+
+def repair_interpreter() -> None:
+    """Make good what our kernels miss in the interpreter; a second call does nothing.
+
+    Loop bounds are arrays of one number there, which NumPy 2.4 takes for no number, and it has no functions of CUDA's
+    library. bfloat16 stays wrong: the interpreter multiplies its bit patterns.
+    """
+    import triton.language as tl
+    from triton.language.extra.cuda import libdevice
     from triton.runtime import interpreter
 
     original = interpreter._patch_lang_tensor
     if getattr(original, "reads_loop_bounds", False):
-        return True
+        return
 
     def patch(tensor: Any, scope: Any) -> None:
         original(tensor, scope)
@@ -40,4 +50,4 @@ def triton_interpreter() -> bool:
 
     patch.reads_loop_bounds = True  # type: ignore[attr-defined]
     interpreter._patch_lang_tensor = patch
-    return True
+    libdevice.fast_log2f = lambda x: tl.log2(x)

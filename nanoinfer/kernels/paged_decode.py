@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
-from nanoinfer.kernels.online_softmax import attend_to_tile
+from nanoinfer.kernels.online_softmax import LOG2_E, attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
@@ -22,7 +22,6 @@ PROCESSORS = 132  # of an H200; the rules below were measured on one, see docs/p
 # Stages of Triton's software pipeline: two block numbers come first, then two or three tiles of keys and values are
 # under way. Three processors' worth of programs fit with two tiles each, and two with three.
 STAGES, DEEP_STAGES = 5, 7
-LOG2_E = 1.4426950408889634
 
 
 def paged_decode(

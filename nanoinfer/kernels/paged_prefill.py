@@ -13,12 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
-from nanoinfer.kernels.online_softmax import attend_to_tile
+from nanoinfer.kernels.online_softmax import LOG2_E, attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # keys read at a time
 STAGES = 5  # of Triton's software pipeline: two block numbers, then two tiles of keys and values are under way
-LOG2_E = 1.4426950408889634
 
 
 def paged_prefill(

@@ -117,10 +117,10 @@ def refuse_unsupported(raw: Json) -> None:
     for field in ("rope_scaling", "rope_parameters"):
         rope = raw.get(field) or {}
         kind = rope.get("rope_type", rope.get("type"))
-        if kind not in (None, "default"):
+        if kind not in (None, "default") or (kind is None and "factor" in rope):
             raise ValueError(
-                f"{field}: rope type {kind!r} is not supported, only 'default'; remove {field} to run without it, "
-                "on contexts as long as the model was trained on"
+                f"{field}: rope type {kind!r} with factor {rope.get('factor')} is not supported, only 'default'; "
+                f"remove {field} to run without it, on contexts as long as the model was trained on"
             )
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from torch.distributed import TCPStore
 
@@ -44,14 +45,14 @@ def serve(config: EngineConfig, model_dir: Path, ranks: ProcessRanks) -> None:
     ranks.wait_for_abort()
 
 
-def work(settings: dict[str, object]) -> None:
+def work(settings: dict[str, Any]) -> None:
     """Connect to rank 0 as the settings say, and serve."""
-    config = EngineConfig(**settings["config"])  # type: ignore[arg-type]
-    rank, size, port = (int(str(settings[name])) for name in ("rank", "size", "port"))
+    config = EngineConfig(**settings["config"])
+    rank, size, port = (settings[name] for name in ("rank", "size", "port"))
     device = resolve_device(config.device, rank)
     store = TCPStore(HOST, port, is_master=False, wait_for_workers=False)
     store.set(here(rank), "")
-    serve(config, Path(str(settings["model_dir"])), ProcessRanks(store, rank, size, device, HOST))
+    serve(config, Path(settings["model_dir"]), ProcessRanks(store, rank, size, device, HOST))
 
 
 def end_with(parent: int) -> None:

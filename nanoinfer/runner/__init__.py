@@ -1,1 +1,1 @@
-"""From a step plan to sampled tokens: the only package, beside `models`, that runs torch."""
+"""From a step plan to sampled tokens: inputs, KV cache, attention backends, CUDA graphs, sampling."""

@@ -118,15 +118,21 @@ def obstacle(name: str, device: torch.device, dtype: torch.dtype, block_size: in
         return None
     if device.type != "cuda" and not interpreted(name):
         return f"needs a CUDA device, got device={device.type!r}; use 'torch' or 'auto'"
+    if device.type != "cuda" and dtype != torch.float32:
+        return f"computes in float32 alone in Triton's interpreter; use dtype='float32', got {dtype_name(dtype)!r}"
     needs_flash = "flash_attn" in BACKENDS[name][2]
     if needs_flash and dtype != torch.bfloat16:
-        return f"computes in bfloat16, got dtype={str(dtype).removeprefix('torch.')!r}; use 'triton' or 'auto'"
+        return f"computes in bfloat16, got dtype={dtype_name(dtype)!r}; use 'triton' or 'auto'"
     if needs_flash and torch.cuda.get_device_capability(device) < AMPERE:
         return "needs a GPU of the Ampere generation or later; use 'triton' or 'auto'"
     multiple = load(name).block_multiple
     if block_size % multiple:
         return f"needs kvcache_block_size to be a multiple of {multiple}, got {block_size}"
     return None
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def interpreted(name: str) -> bool:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 MIN_TEMPERATURE = 1e-10  # below this a temperature is 0 in float32 arithmetic, and 0/0 would be nan
+MAX_TEMPERATURE = 1e30  # far above this it is infinite there, and -inf over it would be nan
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer, likewise the next two
 MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 MIX_2 = -7723592293110705685  # 0x94D049BB133111EB

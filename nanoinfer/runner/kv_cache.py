@@ -33,12 +33,13 @@ def num_blocks(config: EngineConfig, model: Qwen3Config, dtype: torch.dtype, bud
     if config.num_kvcache_blocks != -1:
         return config.num_kvcache_blocks
     block_bytes = bytes_per_block(model, config.kvcache_block_size, dtype, ranks.size)
-    fitting = ranks.least(max(budget, 0) // block_bytes)
+    least = ranks.least(budget)
+    fitting = least // block_bytes
     if fitting < 1:
         raise ValueError(
             f"no room for the KV cache: one block of kvcache_block_size={config.kvcache_block_size} tokens takes "
-            f"{block_bytes} bytes, {budget} are left for it (gpu_memory_utilization={config.gpu_memory_utilization}); "
-            "use smaller blocks, raise gpu_memory_utilization, or set num_kvcache_blocks yourself"
+            f"{block_bytes} bytes, {least} are left for it (gpu_memory_utilization={config.gpu_memory_utilization}); "
+            "use smaller blocks, set num_kvcache_blocks yourself, or on a GPU raise gpu_memory_utilization"
         )
     longest = min(config.max_model_len, model.max_position_embeddings)
     usable = config.max_num_seqs * -(-longest // config.kvcache_block_size)

@@ -19,6 +19,7 @@ from torch import Tensor
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.pending import Done
 from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.kernels.interpreter import repair_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import Placement
 from nanoinfer.models.loader import fill_random, load_weights
@@ -311,6 +312,8 @@ def make_kernels(device: torch.device, backend: str) -> tuple[Ops, Draw]:
     plain PyTorch elsewhere and beside the plain backend."""
     if backend == "torch" or not (device.type == "cuda" or interpreted(backend)):
         return TorchOps(), sampler.sample
+    if interpreted(backend):
+        repair_interpreter()
     from nanoinfer.kernels.ops import TritonOps
     from nanoinfer.kernels.sampling import sample
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.runner.draws import MIN_TEMPERATURE, exponential, request_key, splitmix64, token_bits
+from nanoinfer.runner.draws import MAX_TEMPERATURE, MIN_TEMPERATURE, exponential, request_key, splitmix64, token_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ def sampling_arrays(seqs: Seq[Sequence], engine_seed: int, rows: int = 0) -> dic
     """
     params = [seq.sampling_params for seq in seqs]
     padding = [0] * (rows - len(seqs))
-    temperatures = [max(p.temperature, MIN_TEMPERATURE) if p.temperature > 0 else 0 for p in params]
+    temperatures = [
+        min(max(p.temperature, MIN_TEMPERATURE), MAX_TEMPERATURE) if p.temperature > 0 else 0 for p in params
+    ]
     keys = [request_key(engine_seed, p.seed, seq.seq_id) for seq, p in zip(seqs, params, strict=True)]
     draws = [len(seq.token_ids) - seq.num_prompt_tokens for seq in seqs]
     return {

@@ -16,7 +16,7 @@ from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.engine_core import EngineCore, request_output
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.sampling_params import SamplingParams, as_ints, as_number
+from nanoinfer.sampling_params import SamplingParams, as_int, as_ints, as_number
 from nanoinfer.trace.trace import OnStep, Trace
 
 TokenFn = Callable[[list[int]], int]
@@ -47,6 +47,12 @@ class _SimulatedRunner:
         self.free_at = max(self.now, self.free_at) + cost
         return _SimulatedPlan(self, plan, self.free_at)
 
+    def next_token(self, token_ids: list[int]) -> int:
+        token_id = as_int("token_fn(token_ids)", self.token_fn(token_ids))
+        if token_id < 0:
+            raise ValueError(f"token_fn(token_ids) must not be negative, got {token_id}")
+        return token_id
+
 
 class _SimulatedPlan:
     """A launched plan: nothing is drawn before somebody waits for it."""
@@ -63,7 +69,7 @@ class _SimulatedPlan:
 
     def result(self) -> list[int]:
         self.runner.now = max(self.runner.now, self.ends_at)
-        return [0 if end is None else self.runner.token_fn(seq.token_ids[:end]) for seq, end in self.contexts]
+        return [0 if end is None else self.runner.next_token(seq.token_ids[:end]) for seq, end in self.contexts]
 
 
 def default_token(token_ids: list[int]) -> int:
@@ -100,7 +106,7 @@ def simulate(
         **config: fields of EngineConfig. `num_kvcache_blocks` defaults to room for every request at once.
 
     Raises:
-        ValueError: a request, an arrival or a setting is refused; nothing was run.
+        ValueError: a request, an arrival or a setting is refused, and nothing was run; or `token_fn` gave no token id.
         TypeError: an unknown setting.
     """
     params = one_per_prompt(prompts, sampling_params)

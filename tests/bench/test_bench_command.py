@@ -211,6 +211,8 @@ def test_random_weights_from_a_shape(tmp_path, monkeypatch, capsys):
         (["--bandwidth", "0"], "--bandwidth must be above 0"),
         (["--input-len", "2040", "--output-len", "20"], "the longest request has 2060 tokens"),
         (["--out", "no-such-folder/b.json"], "no folder no-such-folder"),
+        (["--plot", "b.txt"], "--plot must end in one of ."),
+        (["--plot", "b"], "--plot must end in"),
         (["--backend", "abacus"], "abacus"),
     ],
 )

@@ -69,6 +69,14 @@ def test_any_of_several_eos_ids_ends():
     assert (trace.outputs[0]["token_ids"], trace.outputs[0]["finish_reason"]) == ([74, 75, 76], "eos")
 
 
+@pytest.mark.parametrize("token", [-1, 1.0, None, True])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_token_fn_gives_must_be_a_token_id(token, overlap):
+    """A negative one stands for a token that is not known yet, and would be lost."""
+    with pytest.raises(ValueError, match=rf"token_fn\(token_ids\) must .*, got {token}"):
+        simulate([prompt(4)], params(3), token_fn=lambda ids: token, overlap=overlap)
+
+
 def test_the_sample_of_a_middle_chunk_cannot_end_a_request():
     """The dropped sample is eos; the prompt goes on."""
     core = make_core(config(4, 8, B=4, eos=(EOS,)))

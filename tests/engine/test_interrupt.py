@@ -241,6 +241,14 @@ def test_aborting_the_whole_batch_from_on_step_ends_generate(llm):
     assert [output["finish_reason"] for output in trace.outputs] == ["abort", "abort"]
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_closing_from_on_step_ends_generate_with_a_plain_word(make_llm, overlap):
+    llm = make_llm(overlap=overlap)
+    with pytest.raises(RuntimeError, match="this engine is closed"):
+        llm.generate([prompt(5)], params(5), on_step=lambda trace, i: llm.close(), use_tqdm=False)
+    assert llm.is_finished()
+
+
 def test_a_request_added_from_on_step_is_not_taken_for_one_of_the_batch(llm):
     """Its result waits for step(); generate() returns its own, complete."""
     added = []
@@ -295,6 +303,20 @@ def test_an_engine_works_in_a_thread_that_is_not_the_main_one():
     thread.start()
     thread.join()
     assert [len(output["token_ids"]) for output in results] == [3]
+
+
+def test_an_engine_that_outlives_the_signal_handlers_ends_in_silence():
+    """When the interpreter ends, handlers go before the objects that may still abort a request."""
+    code = (
+        "from nanoinfer.core.interrupt import uninterrupted\n"
+        "class Late:\n"
+        "    def __del__(self):\n"
+        "        with uninterrupted():\n"
+        "            print('block ended')\n"
+        "late = Late()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("block ended\n", "")
 
 
 def test_a_held_back_signal_reaches_whatever_handler_was_there():

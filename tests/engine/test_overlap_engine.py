@@ -63,6 +63,19 @@ def test_an_engine_is_idle_when_generate_returns(overlapped):
     assert output["token_ids"] == first[: first.index(stop) + 1]
 
 
+def test_a_recording_has_the_outputs_that_its_last_step_finishes(overlapped):
+    """They are returned by the next call as well; a recording that begins then has none of them."""
+    request = overlapped.add_request(prompt(5), params(2))
+    overlapped.start_trace()
+    while overlapped.scheduler.sequences:
+        assert overlapped.step() == []
+    trace = overlapped.stop_trace()
+    later = overlapped.start_trace()
+    assert overlapped.step() == trace.outputs
+    assert [output["request_id"] for output in trace.outputs] == [request]
+    assert overlapped.stop_trace().outputs == later.outputs == []
+
+
 def test_candidates_are_of_the_newest_step(engines, overlapped):
     """Both engines name the same ones; the overlapped one first waits for the step in flight."""
     told = []

@@ -1,16 +1,15 @@
 """Where Triton's interpreter differs from a GPU, made good for the tests.
 
 It keeps bfloat16 as bit patterns: conversions truncate instead of rounding to nearest, and dot products multiply the
-patterns as if they were integers. Its loop bounds are arrays of one number, which NumPy 2.4 takes for no number. And it
-knows no functions of CUDA's library.
+patterns as if they were integers. The package makes good the rest, which float32 needs too.
 """
 
 import numpy as np
 import torch
 import triton.language as tl
-from triton.language.extra.cuda import libdevice
-from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+from nanoinfer.kernels import interpreter
 
 
 def to_float32(bits):
@@ -22,9 +21,9 @@ def to_bfloat16(values):
 
 
 def repair_interpreter():
-    """Replace conversions from and to bfloat16, dot products of it, the reading of loop bounds, and CUDA's log2."""
+    """Replace conversions from and to bfloat16 and dot products of it, besides what the package repairs."""
+    interpreter.repair_interpreter()
     original_cast, original_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
-    original_patch = interpreter._patch_lang_tensor
 
     def cast(self, handle, dst_type):
         pair = handle.dtype.scalar, dst_type.scalar
@@ -40,12 +39,6 @@ def repair_interpreter():
             a, b = (TensorHandle(to_float32(x.data), tl.float32) for x in (a, b))
         return original_dot(self, a, b, *rest)
 
-    def patch(tensor, scope):
-        original_patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
     InterpreterBuilder.cast_impl = cast
     InterpreterBuilder.create_fp_to_fp = lambda self, handle, dst_type, rounding: cast(self, handle, dst_type)
     InterpreterBuilder.create_dot = dot
-    interpreter._patch_lang_tensor = patch
-    libdevice.fast_log2f = lambda x: tl.log2(x)

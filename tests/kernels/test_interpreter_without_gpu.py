@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,22 @@ from nanoinfer.kernels.interpreter import triton_interpreter
 triton_interpreter()
 """
 
+ENGINE = """
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"  # all that a user does
+sys.path.insert(0, "TESTS")
+from pathlib import Path
+from runs import make_runner, run_all
+from nanoinfer.sampling_params import SamplingParams
+params = [SamplingParams(temperature=t, max_tokens=2, seed=1, ignore_eos=True) for t in (0, 1)]
+outputs = []
+for backend in ("torch", "triton"):
+    settings = {"attention_backend": backend, "kvcache_block_size": 16, "device": "cpu"}
+    runner = make_runner(Path("FOLDER"), {"num_hidden_layers": 1}, **settings)
+    outputs.append(run_all(runner, [[5, 9, 2] * 7, [7]], params))
+assert outputs[0] == outputs[1], outputs
+"""
+
 
 def run(code):
     """A process without the variable that the kernel tests set."""
@@ -37,6 +54,11 @@ def run(code):
 
 def test_a_kernel_with_a_loop_runs():
     result = run(KERNEL)
+    assert result.returncode == 0, result.stderr
+
+
+def test_an_engine_runs_through_it_when_the_variable_is_set(tmp_path):
+    result = run(ENGINE.replace("FOLDER", str(tmp_path)).replace("TESTS", str(Path(__file__).parent.parent)))
     assert result.returncode == 0, result.stderr
 
 

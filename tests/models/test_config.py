@@ -39,6 +39,11 @@ def test_yarn_is_refused_by_name(field, key):  # B78
         Qwen3Config.from_dict(RAW | {field: {key: "yarn", "factor": 4.0, "rope_theta": 1e6}})
 
 
+def test_a_scaling_factor_without_a_type_is_refused_too():  # B78: never ignored
+    with pytest.raises(ValueError, match=r"rope_scaling: rope type None with factor 4.0"):
+        Qwen3Config.from_dict(RAW | {"rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768}})
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

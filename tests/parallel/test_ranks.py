@@ -108,8 +108,8 @@ def test_the_pool_is_as_large_as_the_smallest_rank_allows(tmp_path):
     model = load_config(save_checkpoint(tmp_path))
     config = EngineConfig(kvcache_block_size=4)
     block = kv_cache.bytes_per_block(model, 4, torch.float32, 2)
-    assert kv_cache.num_blocks(config, model, torch.float32, 40 * block, Others(100)) == 40
-    assert kv_cache.num_blocks(config, model, torch.float32, 40 * block, Others(20)) == 20
+    assert kv_cache.num_blocks(config, model, torch.float32, 40 * block, Others(100 * block)) == 40
+    assert kv_cache.num_blocks(config, model, torch.float32, 40 * block, Others(20 * block)) == 20
     with pytest.raises(ValueError, match="no room for the KV cache"):
         kv_cache.num_blocks(config, model, torch.float32, 40 * block, Others(0))
     counts = on_ranks(2, lambda ranks: ranks.least([40, 20][ranks.rank]))

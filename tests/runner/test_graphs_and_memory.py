@@ -38,19 +38,24 @@ def test_a_batch_runs_in_the_smallest_graph_that_holds_it():
 
 
 class TwoRanks(OneDevice):
-    """This rank has room for 40 blocks, the other for 20."""
+    """The other rank has so many bytes left."""
 
     size = 2
 
+    def __init__(self, others):
+        self.others = others
+
     def least(self, number):
-        return min(number, 20)
+        return min(number, self.others)
 
 
 def test_the_pool_is_what_fits_on_every_rank():  # B83
     config = EngineConfig(kvcache_block_size=16)
     block = kv_cache.bytes_per_block(MODEL, 16, torch.float32, ranks=2)
     assert block * 2 == kv_cache.bytes_per_block(MODEL, 16, torch.float32)
-    assert kv_cache.num_blocks(config, MODEL, torch.float32, 40 * block, TwoRanks()) == 20
+    assert kv_cache.num_blocks(config, MODEL, torch.float32, 40 * block, TwoRanks(20 * block)) == 20
+    with pytest.raises(ValueError, match=f"takes {block} bytes, {block - 1} are left"):  # there, not here
+        kv_cache.num_blocks(config, MODEL, torch.float32, 40 * block, TwoRanks(block - 1))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +148,13 @@ def test_a_backend_that_cannot_serve_says_why(all_installed, name, device, dtype
     with pytest.raises(ValueError, match=reason) as error:
         make_backend(name, device, dtype, block_size)
     assert f"attention_backend={name!r}" in str(error.value)
+
+
+def test_the_interpreter_computes_in_float32_alone(all_installed, monkeypatch):
+    monkeypatch.setattr("nanoinfer.runner.attention.interpreted", lambda name: name == "triton")
+    with pytest.raises(ValueError, match=r"attention_backend='triton' computes in float32 alone.*'bfloat16'"):
+        make_backend("triton", CPU, torch.bfloat16, 16)
+    assert obstacle("triton", CPU, torch.float32, 16) is None
 
 
 def test_older_gpus_do_without_flash_attention(all_installed, monkeypatch):

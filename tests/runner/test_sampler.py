@@ -46,6 +46,12 @@ def test_tiny_temperatures_are_greedy_and_a_minus_infinity_is_harmless(dtype):  
         assert tokens[3] in (0, 1, 3)
 
 
+def test_the_largest_temperature_draws_all_alike_and_a_minus_infinity_never():
+    counts = Counter(draws([1.0, 400.0, -math.inf, -3.5], temperature=1.7e308))
+    assert counts.keys() == {0, 1, 3}
+    assert min(counts.values()) > 550  # of 2,000: a third, less five deviations
+
+
 def test_huge_logits_stay_finite():
     assert draws([2e38, 3e38, -3e38], n=50, temperature=1e-6) == [1] * 50
     assert draws([-3e38, -3e38, 3e38], n=50, temperature=0.5, top_k=2, top_p=0.9) == [2] * 50
