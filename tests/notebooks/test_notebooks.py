@@ -150,7 +150,7 @@ def test_the_answer_is_not_read_in_the_cell_that_asks(path):
             assert len(ast.parse(cell.source).body) == 1, cell.source
             assert cell.source.startswith(("predict(\n", "hint(\n")), cell.source
             assert cell.metadata.get("jupyter", {}).get("source_hidden"), cell.source
-            assert "remove-input" in cell.metadata.get("tags", []), cell.source  # on the site too: the answer stands there
+            assert "remove-input" in cell.metadata.get("tags", []), cell.source  # folded on the site too
 
 
 @lesson
