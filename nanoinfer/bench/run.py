@@ -132,7 +132,7 @@ def measure(options: argparse.Namespace, works: list[Work]) -> dict[str, Any]:
 
 
 def bandwidth_of(options: argparse.Namespace, device: str) -> Bandwidth:
-    """The bandwidth that was given, or the device's, measured. Raises ValueError for one that is not positive or not finite."""
+    """The bandwidth that was given, or the device's, measured. Raises ValueError for one not positive or not finite."""
     if options.bandwidth is None:
         return measure_bandwidth(device)
     if not 0 < options.bandwidth < inf:
