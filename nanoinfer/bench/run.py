@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,11 @@ def measure(options: argparse.Namespace, works: list[Work]) -> dict[str, Any]:
 
 
 def bandwidth_of(options: argparse.Namespace, device: str) -> Bandwidth:
-    """The bandwidth that was given, or the device's, measured. Raises ValueError for one that is not positive."""
+    """The bandwidth that was given, or the device's, measured. Raises ValueError for one not positive or not finite."""
     if options.bandwidth is None:
         return measure_bandwidth(device)
-    if options.bandwidth <= 0:
-        raise ValueError(f"--bandwidth must be above 0 TB/s, got {options.bandwidth}")
+    if not 0 < options.bandwidth < inf:
+        raise ValueError(f"--bandwidth must be a finite number above 0 TB/s, got {options.bandwidth}")
     return Bandwidth(options.bandwidth * TERA, "given")
 
 
