@@ -81,6 +81,17 @@ class AttentionBackend(Protocol):
         ever read."""
 
 
+class KeysThenValues:
+    """The layout that the GPU backends share, so that one may prefill and the other decode: a layer's cache is
+    [2, num_blocks, block_size, kv_heads, head_dim], all keys and then all values."""
+
+    def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
+        return (2, num_blocks, block_size, num_kv_heads, head_dim)
+
+    def views(self, blocks: Tensor) -> LayerCache:
+        return LayerCache(blocks, *blocks.flatten(1, 2).unbind(0))
+
+
 # Where each backend lives, and the packages it needs, fastest first; imported when chosen: not every machine has them.
 BACKENDS = {
     "flash_triton": ("nanoinfer.runner.flash_triton_attention", "FlashTritonAttention", ("flash_attn", "triton")),

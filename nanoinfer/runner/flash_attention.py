@@ -1,7 +1,4 @@
-"""FlashAttention-2 (Dao, 2023) with its paged KV cache: the calls that nano-vLLM makes.
-
-The cache of a layer is [2, num_blocks, block_size, kv_heads, head_dim]: all keys, then all values.
-"""
+"""FlashAttention-2 (Dao, 2023) with its paged KV cache: the calls that nano-vLLM makes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache
 from torch import Tensor
 
 from nanoinfer.models.ops import LayerCache
-from nanoinfer.runner.attention import AttentionBatch
+from nanoinfer.runner.attention import AttentionBatch, KeysThenValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +27,12 @@ class FlashMetadata:
     longest_context: int = 1
 
 
-class FlashAttention:
+class FlashAttention(KeysThenValues):
     """The backend for bfloat16 on a recent NVIDIA GPU."""
 
     name = "flash_attn"
     block_multiple = 256  # of the library's paged kernels
     in_graphs = True
-
-    def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
-        return (2, num_blocks, block_size, num_kv_heads, head_dim)
-
-    def views(self, blocks: Tensor) -> LayerCache:
-        return LayerCache(blocks, *blocks.flatten(1, 2).unbind(0))
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> FlashMetadata:  # noqa: ARG002
         if batch.is_decode:

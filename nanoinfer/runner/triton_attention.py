@@ -1,7 +1,4 @@
-"""Paged attention by our own Triton kernels: any NVIDIA GPU, float32 and bfloat16, blocks of any multiple of 16 slots.
-
-The cache of a layer is [2, num_blocks, block_size, kv_heads, head_dim]: all keys, then all values.
-"""
+"""Paged attention by our own Triton kernels: any NVIDIA GPU, float32 and bfloat16, blocks of any multiple of 16 slots."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from torch import Tensor
 from nanoinfer.kernels.paged_decode import paged_decode
 from nanoinfer.kernels.paged_prefill import paged_prefill
 from nanoinfer.models.ops import LayerCache
-from nanoinfer.runner.attention import AttentionBatch
+from nanoinfer.runner.attention import AttentionBatch, KeysThenValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +23,12 @@ class TritonMetadata:
     longest_context: int
 
 
-class TritonAttention:
+class TritonAttention(KeysThenValues):
     """The backend for GPUs without flash-attn, for float32, and for small blocks."""
 
     name = "triton"
     block_multiple = 16  # tensor cores multiply tiles of 16
     in_graphs = True
-
-    def kv_cache_shape(self, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int) -> tuple[int, ...]:
-        return (2, num_blocks, block_size, num_kv_heads, head_dim)
-
-    def views(self, blocks: Tensor) -> LayerCache:
-        return LayerCache(blocks, *blocks.flatten(1, 2).unbind(0))
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> TritonMetadata:  # noqa: ARG002
         if batch.is_decode:
