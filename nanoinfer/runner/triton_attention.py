@@ -1,4 +1,4 @@
-"""Paged attention by our own Triton kernels: any NVIDIA GPU, float32 and bfloat16, blocks of any multiple of 16 slots."""
+"""Paged attention by our own Triton kernels: NVIDIA GPUs, float32 and bfloat16, blocks of any multiple of 16 slots."""
 
 from __future__ import annotations
 
