@@ -38,10 +38,8 @@ def inter_token_latencies(trace: Trace) -> list[float]:
     """The times between two neighbouring tokens of the same request: first all of request 0, then of 1, and so on."""
     gaps = []
     for seq_id in sorted(trace.requests):
-        gaps += [
-            later - earlier
-            for earlier, later in pairwise([trace.requests[seq_id].arrival, *token_times(trace, seq_id)])
-        ]
+        times = [trace.requests[seq_id].arrival, *token_times(trace, seq_id)]
+        gaps += [later - earlier for earlier, later in pairwise(times)]
     return gaps
 
 
