@@ -38,12 +38,13 @@ class Case:
         assignment: which it is.
         path: the file under test.
         item: the test as pytest collected it.
+        seal: taken before any submission was loaded.
     """
 
     _current: Case | None = None  # set in the process of the test
 
-    def __init__(self, course: Course, assignment: Assignment, path: Path, item: pytest.Item) -> None:
-        self.course, self.assignment, self.path, self.item = course, assignment, path, item
+    def __init__(self, course: Course, assignment: Assignment, path: Path, item: pytest.Item, seal: Seal) -> None:
+        self.course, self.assignment, self.path, self.item, self._seal = course, assignment, path, item, seal
         self.is_theirs = not any(folder in path.resolve().parents for folder in course.held_out)
 
     @classmethod
@@ -104,8 +105,6 @@ class Case:
         """The outcome and the message of calling `stages` in order."""
         Case._current = self
         traces_go_to(self._folder, self.item.name)
-        module = self.item.getparent(pytest.Module)
-        self._seal = Seal([module.obj] if module else [])
         guard = Guard(self._forbidden(), processes=self.assignment.needs_torch)
         guard.install()
         try:
@@ -125,7 +124,9 @@ class Case:
     def _forbidden(self) -> list[Path]:
         """The solutions read themselves, and a mutant may read them."""
         tests = self.item.path.parent
-        return [*self.course.held_out, *([tests] if tests.name not in ("assignments",) else [])] if self.is_theirs else []
+        return (
+            [*self.course.held_out, *([tests] if tests.name not in ("assignments",) else [])] if self.is_theirs else []
+        )
 
 
 def _first_cause(guard: Guard, seal: Seal, error: BaseException) -> str:

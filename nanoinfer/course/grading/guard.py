@@ -74,30 +74,37 @@ class Seal:
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] in ("nanoinfer", "pytest")]
-        self._owners = [(module.__name__, module) for module in (*ours, builtins, *modules)]
-        self._sealed = {(name, key): print_of(value) for name, key, value in self._names()}
+        self._sealed = [
+            (owner, name, key, value, _inside(value))
+            for module in {id(m): m for m in (*ours, builtins, *modules)}.values()
+            for name, owner in _owners(module)
+            for key, value in list(vars(owner).items())
+            if callable(_function(value))
+        ]
 
     def check(self) -> None:
         """Raises Tampered, naming the first function or class that is not what it was."""
-        now = {(name, key): print_of(value) for name, key, value in self._names()}
-        for place, fingerprint in self._sealed.items():
-            if now.get(place) != fingerprint:
-                raise Tampered(f"the submission replaces {place[0]}.{place[1]}, which belongs to the grader")
-
-    def _names(self) -> Iterator[tuple[str, str, Any]]:
-        for name, module in self._owners:
-            for key, value in list(vars(module).items()):
-                if callable(value):
-                    yield name, key, value
-                if isinstance(value, type) and value.__module__ == name:
-                    for attribute, member in list(vars(value).items()):
-                        if callable(getattr(member, "__func__", getattr(member, "fget", member))):
-                            yield name, f"{key}.{attribute}", member
+        for owner, name, key, value, inside in self._sealed:
+            if vars(owner).get(key) is not value or _inside(value) != inside:
+                raise Tampered(f"the submission replaces {name}.{key}, which belongs to the grader")
 
 
-def print_of(value: Any) -> tuple[Any, ...]:
-    """What tells a function from one put in its place, or from itself with other code."""
-    function = getattr(value, "__func__", getattr(value, "fget", value))
-    if isinstance(function, FunctionType):
-        return id(value), id(function.__code__), id(function.__defaults__)
-    return (id(value),)
+def _owners(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The module, and the classes it defines."""
+    yield module.__name__, module
+    for key, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield f"{module.__name__}.{key}", value
+
+
+def _function(value: Any) -> Any:
+    """What a method or a property calls."""
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    return value.fget if isinstance(value, property) else value
+
+
+def _inside(value: Any) -> tuple[Any, ...]:
+    """What can be exchanged in a function that stays the same object."""
+    function = _function(value)
+    return (function.__code__, function.__defaults__) if isinstance(function, FunctionType) else ()

@@ -8,6 +8,7 @@ a parametrised test share them. Its title is the first line of its docstring.
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -18,10 +19,11 @@ import pytest
 
 from nanoinfer.course.grading.assignments import Assignment, assignment_of, find_course
 from nanoinfer.course.grading.case import Case, Verdict
+from nanoinfer.course.grading.guard import Seal
 from nanoinfer.course.grading.isolate import Limits
 from nanoinfer.course.grading.release import starter
 from nanoinfer.course.grading.score import Row, Score, row_id, score_table
-from nanoinfer.course.grading.submission import find_submission, load
+from nanoinfer.course.grading.submission import find_submission
 
 PATIENCE = 3  # tests of one submission that may use up their whole time; the others then get a second each
 
@@ -65,6 +67,11 @@ class Grader:
             if item.get_closest_marker("points"):
                 self.rows.setdefault(row_id(item), Row.of(item, row_id(item))).cases += 1
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        modules = {module for item in session.items if (module := item.getparent(pytest.Module))}
+        self._seal = Seal([module.obj for module in modules])
+        gc.freeze()  # what is here now stays shared with the forked processes
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.errors.append(f"{report.nodeid} cannot be read: {str(report.longrepr).strip()[-1000:]}")
@@ -102,7 +109,7 @@ class Grader:
             return Verdict("failed", str(error))
         seconds = assignment.seconds if self._patience else min(assignment.seconds, 1)
         limits = Limits(seconds, assignment.memory_mb)
-        case = Case(self.course, assignment, path, item)
+        case = Case(self.course, assignment, path, item, self._seal)
         if path not in self._loads:  # what cannot be loaded is said once, not waited for in every test
             self._loads[path] = case.try_load(limits)
         if self._loads[path].outcome == "failed":
@@ -128,7 +135,9 @@ class Grader:
     # ---- the score ----------------------------------------------------------------------------
 
     def score(self) -> Score:
-        return Score(self.config.getoption("--impl"), list(self.rows.values()), time.monotonic() - self.started, self._error())
+        return Score(
+            self.config.getoption("--impl"), list(self.rows.values()), time.monotonic() - self.started, self._error()
+        )
 
     def _error(self) -> str:
         """What kept the whole submission, or a file of tests, from being graded."""

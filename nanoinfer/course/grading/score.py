@@ -52,7 +52,9 @@ class Row:
         unknown = marker.kwargs.keys() - {"part", "hint", "visibility"}
         number = marker.args[0] if len(marker.args) == 1 else None
         if unknown or not isinstance(number, (int, float)) or not 0 < number < math.inf:
-            raise pytest.UsageError(f"{item.nodeid}: expected points(n, part=, hint=, visibility=) with n > 0: {marker}")
+            raise pytest.UsageError(
+                f"{item.nodeid}: expected points(n, part=, hint=, visibility=) with n > 0: {marker}"
+            )
         hidden = item.path.stem.endswith("_hidden")
         visibility = marker.kwargs.get("visibility", "hidden" if hidden else "visible")
         if visibility not in VISIBILITIES:
@@ -128,7 +130,9 @@ class Score:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Score:
-        rows = [Row(**{key: value for key, value in row.items() if key not in ("score", "status")}) for row in data["tests"]]
+        rows = [
+            Row(**{key: value for key, value in row.items() if key not in ("score", "status")}) for row in data["tests"]
+        ]
         return cls(data["submission"], rows, data["seconds"], data["error"])
 
 

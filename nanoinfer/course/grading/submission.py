@@ -79,7 +79,7 @@ def _load_notebook(path: Path) -> ModuleType:
 
 
 def code_cells(path: Path) -> list[str]:
-    """The code of a notebook, without what only IPython understands and without calls of check(). ValueError if none."""
+    """The code of a notebook, without what only IPython understands and without calls of check()."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -129,5 +129,3 @@ def _place(error: BaseException) -> str:
         if entry.filename == home or entry.filename.startswith("cell "):
             return f" (line {entry.lineno} of {Path(entry.filename).name}, in {entry.name})"
     return ""
-
-
