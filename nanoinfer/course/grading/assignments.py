@@ -82,6 +82,12 @@ class Course:
     def held_out(self) -> list[Path]:
         return [self.tests / name for name in HELD_OUT]
 
+    @property
+    def variant(self) -> str:
+        """For whom this copy was made; empty in a checkout, and in a copy for everybody."""
+        path = self.root / "student.txt"
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
     def public_tests(self, name: str) -> Path:
         return self.tests / f"test_{name}.py"
 

@@ -48,41 +48,39 @@ def run_student(
     Raises:
         StepLimit: more than `max_steps` steps; names the queues and the free blocks.
     """
-    seen: list[Any] = []
 
     def cap(trace: Trace, index: int) -> None:
         if index >= max_steps:
-            raise StepLimit(f"no end after {max_steps} steps; {_queues(seen[-1])}")
+            step = trace.steps[index]
+            free = len(step.free_blocks)
+            raise StepLimit(
+                f"no end after {max_steps} steps; waiting {step.waiting}, running {step.running}, {free} free blocks"
+            )
 
-    watch = watched(scheduler_cls, seen.append)
+    watch = watched(scheduler_cls)
     return simulate(
         prompts, sampling_params, scheduler_cls=watch, block_manager_cls=block_manager_cls, on_step=cap, **more
     )
 
 
-def watched(scheduler_cls: type[Any], on_init: Callable[[Any], None] = lambda scheduler: None) -> type[Any]:
+def watched(scheduler_cls: Any) -> Any:
     """A subclass of `scheduler_cls` that does the same and records what its instances change.
 
     Args:
         scheduler_cls: a class with the methods of Scheduler.
-        on_init: called with each new instance.
     """
 
-    class Watched(scheduler_cls):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            on_init(self)
-
-        def add(self, seq: Any) -> None:
+    class Watched(scheduler_cls):  # type: ignore[misc]  # any class will do
+        def add(self, seq: Any) -> Any:
             return _recorded(self, super().add, seq)
 
         def schedule(self) -> Any:
             return _recorded(self, super().schedule)
 
-        def postprocess(self, plan: Any, token_ids: Any) -> None:
+        def postprocess(self, plan: Any, token_ids: Any) -> Any:
             return _recorded(self, super().postprocess, plan, token_ids)
 
-        def abort(self, seq_id: int) -> None:
+        def abort(self, seq_id: int) -> Any:
             return _recorded(self, super().abort, seq_id)
 
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):  # the trace names the class that decided
@@ -132,14 +130,14 @@ def difference(
     live_before, live_after = {*before.waiting, *before.running}, {*after.waiting, *after.running}
     for seq_id in [seq_id for seq_id in after.waiting if seq_id not in live_before]:
         yield Event(0, "arrive", seq_id, None, {"num_prompt_tokens": sequences[seq_id].num_prompt_tokens})
-    yield from _registered(before, after, sequences)
+    yield from _registered(before, after)
     victims = [seq_id for seq_id in reversed(before.running) if seq_id in after.waiting]
     for seq_id in victims:
         yield Event(0, "preempt", seq_id, None, {"on_behalf_of": _beneficiary(plan, seq_id)})
-        yield from _given_up(before, after, seq_id)
+        yield from _given_up(before, seq_id)
     for seq_id in sorted(live_before - live_after):
         yield _end(seq_id, sequences[seq_id], before)
-        yield from _given_up(before, after, seq_id)
+        yield from _given_up(before, seq_id)
     yield from _taken(before, after, sequences, victims)
     for seq_id in [seq_id for seq_id in after.running if seq_id not in before.running]:
         yield Event(0, "run", seq_id)
@@ -160,7 +158,7 @@ def _end(seq_id: int, seq: Any, before: SchedulerState) -> Event:
     return Event(0, "finish", seq_id, None, {"reason": reason, **late})
 
 
-def _given_up(before: SchedulerState, after: SchedulerState, seq_id: int) -> Iterator[Event]:
+def _given_up(before: SchedulerState, seq_id: int) -> Iterator[Event]:
     for block_id in reversed(before.block_tables.get(seq_id, [])):
         yield Event(0, "release", seq_id, block_id)
 
@@ -196,14 +194,9 @@ def _take(before: SchedulerState, seq_id: int, block_id: int, hit: bool, held: b
     yield Event(0, "allocate", seq_id, block_id)
 
 
-def _registered(before: SchedulerState, after: SchedulerState, sequences: dict[int, Any]) -> Iterator[Event]:
+def _registered(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:
     """Blocks that became findable; of twins the one that is found comes last."""
     changed = [b for b, h in enumerate(after.hashes) if h not in (NO_HASH, before.hashes[b])]
     owners = {block_id: seq_id for seq_id, table in before.block_tables.items() for block_id in table}
     for block_id in sorted(changed, key=lambda b: after.hash_index.get(after.hashes[b]) == b):
         yield Event(0, "register_hash", owners.get(block_id), block_id, {"hash": after.hashes[block_id]})
-
-
-def _queues(scheduler: Any) -> str:
-    waiting, running = ([seq.seq_id for seq in queue] for queue in (scheduler.waiting, scheduler.running))
-    return f"waiting {waiting}, running {running}, {len(scheduler.block_manager.free_block_ids)} free blocks"

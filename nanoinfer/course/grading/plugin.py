@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl", default="student", help="student (default), reference, stub, or a file or folder")
     group.addoption("--grade-json", metavar="FILE", type=Path, help="write points, messages and hints to FILE")
     group.addoption("--course", metavar="DIR", type=Path, help="where notebooks/assignments and tests/assignments are")
+    group.addoption(
+        "--variant", metavar="NAME", help="seed of the fixture variant (default: what a release was made for)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,12 +51,20 @@ def impl() -> ModuleType:
     return Case.current().impl()
 
 
+@pytest.fixture
+def variant(request: pytest.FixtureRequest) -> random.Random:
+    """Numbers that differ from student to student and are the same whenever this student's test runs."""
+    grader = request.config.pluginmanager.getplugin("nanoinfer-grader")
+    return random.Random(f"{grader.variant} {request.node.name}")
+
+
 class Grader:
     """Grades one session: runs each test apart and adds up the points."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.course = find_course(config.getoption("--course") or config.invocation_params.dir)
+        self.variant = config.getoption("--variant") or self.course.variant
         self.rows: dict[str, Row] = {}
         self.errors: list[str] = []
         self.started = time.monotonic()

@@ -95,12 +95,14 @@ class Score:
         rows: see Row.
         seconds: wall time.
         error: why the submission could not be graded at all; empty if it could.
+        assignment: its name.
     """
 
     submission: str
     rows: list[Row] = field(default_factory=list)
     seconds: float = 0.0
     error: str = ""
+    assignment: str = ""
 
     @property
     def score(self) -> float:
@@ -120,6 +122,7 @@ class Score:
     def to_dict(self) -> dict[str, Any]:
         return {
             "submission": self.submission,
+            "assignment": self.assignment,
             "score": self.score,
             "max_score": self.max_score,
             "percent": self.percent,
@@ -133,7 +136,7 @@ class Score:
         rows = [
             Row(**{key: value for key, value in row.items() if key not in ("score", "status")}) for row in data["tests"]
         ]
-        return cls(data["submission"], rows, data["seconds"], data["error"])
+        return cls(data["submission"], rows, data["seconds"], data["error"], data["assignment"])
 
 
 def row_id(item: pytest.Item) -> str:
