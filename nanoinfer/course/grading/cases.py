@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.sequence import Sequence
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import Trace
 
@@ -31,6 +32,26 @@ def limits(block_size: int, blocks: int, budget: int = 64, seqs: int = 8) -> dic
     }
 
 
+def sequence(token_ids: list[int], seq_id: int = 0, block_size: int = 4, max_tokens: int = 8) -> Sequence:
+    """A request as the scheduler holds it, for tests that call a block manager by hand."""
+    return Sequence(seq_id, token_ids, tokens(max_tokens), block_size)
+
+
+def compute(manager: Any, seq: Sequence) -> None:
+    """What a step does with the rest of `seq` once its KV is written: register its blocks, then count its tokens."""
+    seq.num_scheduled_tokens = len(seq) - seq.num_computed_tokens
+    manager.hash_blocks(seq)
+    seq.num_computed_tokens, seq.num_scheduled_tokens = len(seq), 0
+
+
+def admitted(manager: Any, token_ids: list[int], seq_id: int = 0) -> Sequence:
+    """A sequence that was looked up, got its table and was computed."""
+    seq = sequence(token_ids, seq_id, manager.block_size)
+    manager.allocate(seq, manager.can_allocate(seq))
+    compute(manager, seq)
+    return seq
+
+
 def seconds(plan: StepPlan) -> float:
     """A cost model in binary fractions, so that sums are exact: a quarter of a second, and an eighth per token."""
     return 0.25 + plan.num_batched_tokens / 8
@@ -47,7 +68,13 @@ class Requests:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {"sampling_params": self.params, "arrivals": self.arrivals, **self.settings}
+        """As keywords of `simulate`."""
+        return {
+            "prompts": self.prompts,
+            "sampling_params": self.params,
+            "arrivals": self.arrivals,
+            **self.settings,
+        }
 
 
 def random_requests(seed: int, spare_blocks: int | None = None, shared: bool = True) -> Requests:

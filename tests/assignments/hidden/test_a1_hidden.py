@@ -15,7 +15,7 @@ WASTE = "Keep, per request, how many positions have been computed at some time; 
 def pressed(seed, **more):
     """A random run in a pool that is too small, and its trace with closed figures."""
     work = random_requests(seed, spare_blocks=seed % 3)
-    trace = simulate(work.prompts, **work.arguments, **more)
+    trace = simulate(**work.arguments, **more)
     return trace, closed(trace)
 
 
