@@ -18,9 +18,9 @@ from nanoinfer.reasons import Preemption, Stop, StopReason
 def fair(scheduler: Scheduler, patience: int) -> StepPlan:
     """The plan of the next step: a prefill batch or a decode batch, never both in one.
 
-    It plans as `prefill_first` does, with one exception: if `patience` prefill steps in a row have passed while somebody
-    was running, and somebody runs and somebody waits, this step is a decode step. Its `stop` says so:
-    `Stop("DECODE_TURN", {"waited": ..., "patience": patience})`, with the number of prefill steps that have passed.
+    It plans as `prefill_first` does, with one exception. If `patience` prefill steps in a row have passed while
+    somebody was running, and now somebody runs and somebody waits, this is a decode step. Its `stop` says so with the
+    number of prefill steps that have passed: `Stop("DECODE_TURN", {"waited": ..., "patience": patience})`.
 
     A prefill step in which nobody was running when it began made nobody wait: it does not count. A decode step begins
     the count anew. `patience` is 0 or more; with a very large one, every decision equals that of `prefill_first`.
@@ -90,8 +90,10 @@ def decode(scheduler: Scheduler) -> tuple[list[Row], Stop, list[Preemption]]:
             stop = Stop(StopReason.MAX_SEQS, {"scheduled": limit, "limit": limit})
             break
         seq = running.popleft()
-        if not scheduler.block_manager.can_append(seq):
-            give_up_half_prompts(scheduler)
+        if not scheduler.block_manager.can_append(seq):  # else the head of waiting may need what another one holds
+            for half_prompt in scheduler.waiting:
+                scheduler.block_manager.deallocate(half_prompt)
+                half_prompt.num_chunks = 0
         can_decode, victims = scheduler.make_room(seq)
         preempted += victims
         if can_decode:
@@ -99,14 +101,3 @@ def decode(scheduler: Scheduler) -> tuple[list[Row], Stop, list[Preemption]]:
     running.extendleft(row.seq for row in reversed(rows))
     return rows, stop, preempted
     # END SOLUTION
-
-
-# BEGIN SOLUTION
-def give_up_half_prompts(scheduler: Scheduler) -> None:
-    """Whoever waits between two chunks loses its blocks: else the head of `waiting` may need what another one holds."""
-    for seq in scheduler.waiting:
-        scheduler.block_manager.deallocate(seq)
-        seq.num_chunks = 0
-
-
-# END SOLUTION
