@@ -13,7 +13,7 @@ from nanoinfer.trace.trace import Trace
 
 
 def run_against_reference(
-    classes: dict[str, type], why: str, reference_manager: type[BlockManager] = BlockManager, **run: Any
+    classes: dict[str, Any], why: str, reference_manager: type[BlockManager] = BlockManager, **run: Any
 ) -> Trace:
     """Run the same requests through the student's classes and through nanoinfer's; the student's trace.
 
@@ -29,6 +29,22 @@ def run_against_reference(
     trace = run_student(**run, **classes)
     expect_same_decisions(trace, simulate(**run, block_manager_cls=reference_manager), why)
     return trace
+
+
+def expect_steps(trace: Trace, expected: list[str], why: str) -> None:
+    """Raise AssertionError unless the first steps of `trace` read as `expected`, each as in "prefill 0:8+2 1:0+5".
+
+    A share reads sequence:computed+scheduled.
+    """
+    for i, line in enumerate(expected):
+        assert i < len(trace.steps), explain_failure(trace, -1, f"a step {i}, {line}, but the run ended", why)
+        got = share_line(trace.steps[i])
+        assert got == line, explain_failure(trace, i, f"{line}, got {got}", why)
+
+
+def share_line(step: Step) -> str:
+    """A step in one line, as in "prefill 0:8+2 1:0+5"."""
+    return " ".join([step.phase, *(f"{row.seq_id}:{row.num_computed}+{row.num_scheduled}" for row in step.rows)])
 
 
 def expect_same_decisions(trace: Trace, reference: Trace, why: str) -> None:

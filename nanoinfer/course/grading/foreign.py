@@ -137,7 +137,9 @@ def difference(
         yield from _given_up(before, seq_id)
     for seq_id in sorted(live_before - live_after):
         yield _end(seq_id, sequences[seq_id], before)
-        yield from _given_up(before, seq_id)
+        table = before.block_tables.get(seq_id, [])
+        if all(after.ref_counts[block_id] < before.ref_counts[block_id] for block_id in table):  # else a leak: it shows
+            yield from _given_up(before, seq_id)
     yield from _taken(before, after, sequences, victims)
     for seq_id in [seq_id for seq_id in after.running if seq_id not in before.running]:
         yield Event(0, "run", seq_id)
