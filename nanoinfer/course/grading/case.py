@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import pytest
 
-from nanoinfer.course.grading.assignments import Assignment, Course
+from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
 from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
-from nanoinfer.course.grading.submission import Refused, describe, load
+from nanoinfer.course.grading.submission import Refused, describe, load, still_at
 
 MOST = 3000  # characters of a message
 
@@ -45,7 +45,11 @@ class Case:
 
     def __init__(self, course: Course, assignment: Assignment, path: Path, item: pytest.Item, seal: Seal) -> None:
         self.course, self.assignment, self.path, self.item, self._seal = course, assignment, path, item, seal
-        self.is_theirs = not any(folder in path.resolve().parents for folder in course.held_out)
+        held_out = [*course.held_out, *Course(CHECKOUT).held_out]
+        if item.path.parent != course.tests:  # an instructor's own folder of hidden tests
+            held_out.append(item.path.parent)
+        self.is_theirs = not any(folder.resolve() in path.resolve().parents for folder in held_out)
+        self._forbidden = held_out if self.is_theirs else []  # a solution reads itself, and a mutant may read it
 
     @classmethod
     def current(cls) -> Case:
@@ -84,7 +88,7 @@ class Case:
 
     def _isolated(self, stages: Callable[[], list[Callable[[], Any]]], limits: Limits) -> Verdict:
         started = time.monotonic()
-        ending = run_isolated(lambda: self._judge(stages()), limits)
+        ending = run_isolated(lambda: self._judge(stages()), limits, still_at)
         printed = self._take_output()
         seconds = time.monotonic() - started
         if ending.answer is None:
@@ -105,7 +109,7 @@ class Case:
         """The outcome and the message of calling `stages` in order."""
         Case._current = self
         traces_go_to(self._folder, self.item.name)
-        guard = Guard(self._forbidden(), processes=self.assignment.needs_torch)
+        guard = Guard(self._forbidden, processes=self.assignment.needs_torch)
         guard.install()
         try:
             for stage in stages:
@@ -120,13 +124,6 @@ class Case:
             guard.armed = False
             return "failed", _first_cause(guard, self._seal, error)
         return "passed", ""
-
-    def _forbidden(self) -> list[Path]:
-        """The solutions read themselves, and a mutant may read them."""
-        tests = self.item.path.parent
-        return (
-            [*self.course.held_out, *([tests] if tests.name not in ("assignments",) else [])] if self.is_theirs else []
-        )
 
 
 def _first_cause(guard: Guard, seal: Seal, error: BaseException) -> str:

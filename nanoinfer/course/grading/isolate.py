@@ -16,7 +16,6 @@ import select
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,12 +48,15 @@ class OutOfTime(BaseException):
     """Raised in the work when its time is over; no Exception, so that `except Exception` does not swallow it."""
 
 
-def run_isolated(work: Callable[[], Any], limits: Limits) -> Ending:
+def run_isolated(
+    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str] = lambda _: ""
+) -> Ending:
     """Call `work` in a forked process.
 
     Args:
         work: returns something that JSON can hold.
         limits: see Limits.
+        where: words for the place at which its time was over.
     """
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
@@ -63,7 +65,7 @@ def run_isolated(work: Callable[[], Any], limits: Limits) -> Ending:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _work_and_exit(work, limits, writer, token)
+        _work_and_exit(work, limits, where, writer, token)
     os.close(writer)
     try:
         data, status = _read(reader, pid, limits.seconds + GRACE)
@@ -87,8 +89,7 @@ def _read(reader: int, pid: int, seconds: float) -> tuple[bytes, int | None]:
             os.waitpid(pid, 0)
             return data, None
     if not data.endswith(b"\n"):
-        time.sleep(0)  # the pipe closes a moment before the process is gone
-        _wait_briefly(pid)
+        _wait_briefly(pid)  # the pipe closes a moment before the process is gone
     _kill(pid)
     _, status = os.waitpid(pid, 0)
     return data, status
@@ -133,13 +134,15 @@ def _signal_name(number: int) -> str:
 # ---- in the forked process ----------------------------------------------------------------
 
 
-def _work_and_exit(work: Callable[[], Any], limits: Limits, writer: int, token: str) -> NoReturn:
+def _work_and_exit(
+    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str], writer: int, token: str
+) -> NoReturn:
     """Never returns into the caller's stack, whatever `work` does; what it needs at the end it holds already."""
     leave, write, dumps = os._exit, os.write, json.dumps
     answer, message, timed_out = None, "", False
     try:
         os.setpgid(0, 0)
-        _apply(limits)
+        _apply(limits, where)
         answer = work()
     except OutOfTime as error:
         message, timed_out = str(error), True
@@ -161,7 +164,7 @@ def out_of_memory(limits: Limits) -> str:
     return f"ran out of memory: a test may take {limits.memory_mb} MB"
 
 
-def _apply(limits: Limits) -> None:
+def _apply(limits: Limits, where: Callable[[FrameType | None], str]) -> None:
     faulthandler.disable()  # a crash is reported by its signal, not by a page on the terminal
     with open("/proc/self/statm") as file:
         held = int(file.read().split()[0]) * resource.getpagesize()
@@ -174,27 +177,7 @@ def _apply(limits: Limits) -> None:
         resource.setrlimit(kind, (limit, limit))
 
     def out_of_time(_signal: int, frame: FrameType | None) -> None:
-        raise OutOfTime(f"stopped after {limits.seconds:g} s, still {_place(frame)}{_queues(frame)}")
+        raise OutOfTime(f"stopped after {limits.seconds:g} s{where(frame)}")
 
     signal.signal(signal.SIGALRM, out_of_time)
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
-
-
-def _place(frame: FrameType | None) -> str:
-    """Where the submission is; without a submission on the stack, where the innermost call is."""
-    stack = traceback.extract_stack(frame)
-    own = [entry for entry in stack if "nanoinfer" not in entry.filename and "pytest" not in entry.filename] or stack
-    return f"at line {own[-1].lineno} of {os.path.basename(own[-1].filename)}, in {own[-1].name}()"
-
-
-def _queues(frame: FrameType | None) -> str:
-    """The queues of the scheduler that is at work, if there is one on the stack."""
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        with suppress(Exception):
-            waiting = [seq.seq_id for seq in owner.waiting]  # type: ignore[union-attr]
-            running = [seq.seq_id for seq in owner.running]  # type: ignore[union-attr]
-            free = len(owner.block_manager.free_block_ids)  # type: ignore[union-attr]
-            return f"; waiting {waiting}, running {running}, {free} free blocks"
-        frame = frame.f_back
-    return ""

@@ -118,7 +118,7 @@ class Grader:
         try:
             path = self._path(assignment)
         except ValueError as error:
-            return Verdict("failed", str(error))
+            return self._loads.setdefault(item.path, Verdict("failed", str(error)))
         seconds = assignment.seconds if self._patience else min(assignment.seconds, 1)
         limits = Limits(seconds, assignment.memory_mb)
         case = Case(self.course, assignment, path, item, self._seal)

@@ -152,29 +152,27 @@ def without_answers(notebook: str) -> str:
 
 def held_out_in(course: Course, tree: Path) -> list[str]:
     """Held-out material in `tree`, as `file: what`: names of files, hidden tests by name, lines of solutions."""
-    secrets = set(_secrets(course))
+    secrets = sorted(set(_secrets(course)))
     names = {file.name for folder in course.held_out for file in folder.glob("*.py")}
     found = []
     for path in sorted(path for path in tree.rglob("*") if path.is_file()):
         if path.name in names or set(path.relative_to(tree).parts) & set(HELD_OUT):
             found.append(f"{path.relative_to(tree)}: held out by name")
         text = path.read_bytes().decode("utf-8", errors="ignore")
-        found += [f"{path.relative_to(tree)}: {secret}" for secret in sorted(secrets) if secret in text]
+        found += [f"{path.relative_to(tree)}: {secret}" for secret in secrets if secret in text]
     return found
 
 
 def _secrets(course: Course) -> Iterator[str]:
     """Names of hidden tests, and the longer lines of solutions that stand in no starter and no public test."""
-    known = "".join(path.read_text(encoding="utf-8") for path in course.tests.glob("*.py"))
+    solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
+    public = "".join([*(path.read_text(encoding="utf-8") for path in course.tests.glob("*.py")), *map(starter, solutions)])
     for path in (course.tests / "hidden").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in known:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in public:
                 yield node.name
-    for path in (course.tests / "solutions").glob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        public = known + starter(source)
-        lines = map(str.strip, source.splitlines())
-        yield from (line for line in lines if len(line) > SHORT and line not in public)
+    lines = {line.strip() for source in solutions for line in source.splitlines()}
+    yield from (line for line in lines if len(line) > SHORT and line not in public)
     yield BEGIN
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from nanoinfer.course.grading.assignments import Assignment
 from nanoinfer.course.grading.isolate import OutOfTime
@@ -97,8 +98,7 @@ def _check_own(module: ModuleType, name: str, component: str) -> None:
     """A class that is nanoinfer's own, or is built on it, is no answer."""
     answer = getattr(module, name, None)
     if answer is None:
-        reasons = "".join(f"; {failure}" for failure in getattr(module, "failed_cells", []))
-        raise Refused(f"there is no class {name}{reasons}")
+        raise Refused(_missing(module, f"class {name}"))
     home, _, attribute = component.rpartition(".")
     original = getattr(import_module(home), attribute)
     if isinstance(answer, type) and original in answer.__mro__:
@@ -107,10 +107,16 @@ def _check_own(module: ModuleType, name: str, component: str) -> None:
         raise Refused(f"the file imports nanoinfer's own {attribute}; write the class yourself")
 
 
+def _missing(module: ModuleType, what: str) -> str:
+    return "; ".join([f"the submission has no {what}", *getattr(module, "failed_cells", [])])
+
+
 def describe(error: BaseException) -> str:
     """An exception in one or a few lines, with the place in the submission."""
     if isinstance(error, NotImplementedError):
         return "not implemented yet"
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == MODULE:
+        return _missing(error.obj, f"{error.name}")
     if isinstance(error, SyntaxError):
         return f"syntax error in line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
     if isinstance(error, SystemExit):
@@ -122,10 +128,29 @@ def describe(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the submission that the exception went through."""
-    student = sys.modules.get(MODULE)
-    home = getattr(student, "__file__", None)
-    for entry in reversed(traceback.extract_tb(error.__traceback__)):
+    place = _innermost(traceback.extract_tb(error.__traceback__))
+    return f" ({place})" if place else ""
+
+
+def _innermost(stack: traceback.StackSummary) -> str:
+    """The innermost line of the submission in `stack`; empty if it is not in it."""
+    home = getattr(sys.modules.get(MODULE), "__file__", None)
+    for entry in reversed(stack):
         if entry.filename == home or entry.filename.startswith("cell "):
-            return f" (line {entry.lineno} of {Path(entry.filename).name}, in {entry.name})"
+            return f"line {entry.lineno} of {Path(entry.filename).name}, in {entry.name}"
     return ""
+
+
+def still_at(frame: FrameType | None) -> str:
+    """Where the submission was when its time was over, and the queues of the scheduler that was at work."""
+    place = _innermost(traceback.extract_stack(frame))
+    words = f", still at {place}" if place else ""
+    while frame is not None:
+        with suppress(Exception):  # most frames are no method of a scheduler
+            owner = frame.f_locals["self"]
+            waiting, running = ([seq.seq_id for seq in queue] for queue in (owner.waiting, owner.running))
+            return (
+                f"{words}; waiting {waiting}, running {running}, {len(owner.block_manager.free_block_ids)} free blocks"
+            )
+        frame = frame.f_back
+    return words
