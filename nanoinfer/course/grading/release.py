@@ -166,7 +166,9 @@ def held_out_in(course: Course, tree: Path) -> list[str]:
 def _secrets(course: Course) -> Iterator[str]:
     """Names of hidden tests, and the longer lines of solutions that stand in no starter and no public test."""
     solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
-    public = "".join([*(path.read_text(encoding="utf-8") for path in course.tests.glob("*.py")), *map(starter, solutions)])
+    public = "".join(
+        [*(path.read_text(encoding="utf-8") for path in course.tests.glob("*.py")), *map(starter, solutions)]
+    )
     for path in (course.tests / "hidden").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in public:
