@@ -52,17 +52,20 @@ def explain_failure(trace: Trace, step: int, expected: str, why: str) -> str:
 
 def _happened(trace: Trace, index: int) -> list[str]:
     step = trace.steps[index]
-    rows = ", ".join(f"{row.seq_id}: {row.num_computed}+{row.num_scheduled}" for row in step.rows[:MOST])
-    lines = [f"{step.phase} step at clock {step.clock:g}: rows (computed+scheduled) {rows or 'none'}; {step.stop}"]
+    lines = [f"{step.phase} step at clock {step.clock:g}; {step.stop}; {step.decode_stop}"]
     lines += [f"preempted {p.victim} for {p.on_behalf_of} ({p.rule})" for p in step.preempted[:MOST]]
     try:
+        rows = ", ".join(f"{row.seq_id}: {row.num_computed}+{row.num_scheduled}" for row in step.rows[:MOST])
         state = trace.state(index)
     except ValueError as error:
         return [*lines, f"the state cannot be rebuilt: {error}"]
     tables = ", ".join(f"{seq_id}: {table}" for seq_id, table in list(state.block_tables.items())[:MOST])
-    lines.append(f"afterwards: waiting {_short(state.waiting)}, running {_short(state.running)}")
-    lines.append(f"block tables {tables or 'none'}; {len(state.free_blocks)} free {_short(state.free_blocks)}")
-    return lines
+    return [
+        *lines,
+        f"rows (tokens computed + scheduled): {rows or 'none'}",
+        f"afterwards waiting {_short(state.waiting)}, running {_short(state.running)}",
+        f"block tables {tables or 'none'}; {len(state.free_blocks)} free {_short(state.free_blocks)}",
+    ]
 
 
 def _short(values: list[int]) -> str:
