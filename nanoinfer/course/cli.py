@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm.auto import tqdm
-
 if TYPE_CHECKING:
     from nanoinfer.course.grading.score import Score
 
@@ -64,6 +62,8 @@ def _add_grade(commands: Any) -> None:
 
 
 def _grade(arguments: argparse.Namespace) -> int:
+    from tqdm.auto import tqdm
+
     from nanoinfer.course.grading.assignments import find_course
     from nanoinfer.course.grading.grade import Grading, grade_all
     from nanoinfer.course.grading.score import score_table

@@ -197,7 +197,7 @@ def test_the_trace_of_a_failing_test_lies_beside_the_submission_until_it_passes(
 OWN = {
     "the class itself": "from nanoinfer import BlockManager\n",
     "a subclass": "import nanoinfer\nclass BlockManager(nanoinfer.BlockManager): pass\n",
-    "a wrapper": "from nanoinfer import BlockManager as B\nclass BlockManager:\n    def __init__(self): self.m = B(1, 1)\n",
+    "a wrapper": "from nanoinfer import BlockManager as B\nclass BlockManager:\n    inner = B(1, 1)\n",
 }
 
 
