@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.events import Event
@@ -74,11 +75,25 @@ def watched(scheduler_cls: Any) -> Any:
         def add(self, seq: Any) -> Any:
             return _recorded(self, super().add, seq)
 
+        step_failed = False
+
         def schedule(self) -> Any:
-            return _recorded(self, super().schedule)
+            plan = _recorded(self, super().schedule)
+            if not isinstance(plan, StepPlan):
+                raise TypeError(f"schedule() must return a StepPlan, got {plan!r}")
+            return plan
 
         def postprocess(self, plan: Any, token_ids: Any) -> Any:
-            return _recorded(self, super().postprocess, plan, token_ids)
+            try:
+                return _recorded(self, super().postprocess, plan, token_ids)
+            except BaseException:
+                self.step_failed = True
+                raise
+
+        def preempt(self, *args: Any, **kwargs: Any) -> Any:
+            if self.step_failed:  # the engine undoes the step: what counts is how it failed, not how it is undone
+                return None
+            return super().preempt(*args, **kwargs)
 
         def abort(self, seq_id: int) -> Any:
             return _recorded(self, super().abort, seq_id)
@@ -102,8 +117,29 @@ def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     del recorder.events[mark:]
     for seq in (*scheduler.waiting, *scheduler.running):
         sequences.setdefault(seq.seq_id, seq)
-    recorder.events += [event._replace(step=recorder.step) for event in difference(before, after, sequences, result)]
+    events = list(difference(before, after, sequences, result))
+    _check(events, before, after, f"{call.__name__}() of step {recorder.step}")
+    recorder.events += [event._replace(step=recorder.step) for event in events]
     return result
+
+
+def _check(events: list[Event], before: SchedulerState, after: SchedulerState, when: str) -> None:
+    """Refuse to record what did not happen: a queue or a free list in an order that no move of a scheduler leads to."""
+    try:
+        told = Replay(before, events).at(0).freeze()
+    except ValueError:
+        return  # reading the trace will say so
+    for name, live, rule in (
+        ("waiting", after.waiting, "newcomers join at the end, victims at the front, and the head leaves first"),
+        ("running", after.running, "newcomers join at the end, and nobody changes places"),
+        (
+            "free_blocks",
+            after.free_blocks,
+            "blocks leave at the front and come back at the end, a table's last one first",
+        ),
+    ):
+        expected = getattr(told, name)
+        assert live == expected, f"after {when} {name} is {live}, expected {expected}: {rule}"
 
 
 def _explains(events: list[Event], before: SchedulerState, after: SchedulerState) -> bool:
