@@ -176,8 +176,8 @@ class Scheduler:
         a middle chunk, whose sample is dropped. All of this holds for a victim that comes back: it computes its old
         tokens and its newest one, and the sample after that one is new.
 
-        A sequence with a reason to finish (`finish_reason`) leaves: out of `running` and `sequences`, its blocks freed, its status
-        FINISHED, and the reason in `finish_reason`.
+        A sequence with a reason to finish leaves: out of `running` and `sequences`, its blocks freed, its status
+        FINISHED, and the reason (of `self.finish_reason(seq)`) in `seq.finish_reason`.
         """
         for row, token_id in zip(plan.rows, token_ids, strict=True):
             seq = row.seq
