@@ -36,7 +36,9 @@ def test_total(impl, numbers):
 
 @pytest.mark.points(1)
 def test_no_torch(impl):
-    impl.double(1)
+    import colorsys  # not imported before a submission is loaded
+
+    assert colorsys.rgb_to_hsv(0, 0, impl.double(0)) == (0, 0, 0)
     assert "torch" not in sys.modules
 '''
 

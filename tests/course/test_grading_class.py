@@ -101,12 +101,12 @@ def test_check_shows_points_and_hints(course, monkeypatch):
     monkeypatch.chdir(folder)
     report = check("a1")
     html = report._repr_html_()
-    assert "4 of 10 points" in html
+    assert "3 of 10 points" in html
     assert "Hint: Twice as much." in html
     assert "&lt;b&gt;" in html
     assert "<b>'" not in html
     assert "secret" not in html, "hidden tests are not for students"
-    assert "4 of 10 points" in repr(report)
+    assert "3 of 10 points" in repr(report)
 
 
 def test_check_sees_an_edit_at_once_and_survives_what_it_runs(course, monkeypatch):

@@ -1,5 +1,6 @@
 """A class that tells the recorder nothing is recorded all the same, and a failure shows what happened."""
 
+import json
 import random
 import re
 
@@ -210,3 +211,13 @@ def test_nanoinfers_own_class_is_no_answer(tmp_path, name):
     assert score.score == 0
     assert "nanoinfer's own BlockManager; write the class yourself" in score.error
     assert grade(hand_in(tmp_path / "bob", "class BlockManager: pass\n"), Grading(course, "a2")).percent == 100
+
+
+def test_a_class_that_is_not_there_is_told_with_the_cell_that_failed(tmp_path):
+    course = make_course(tmp_path / "course")
+    (course.tests / "test_a2.py").write_text("import pytest\n\n@pytest.mark.points(1)\ndef test_m(impl): pass\n")
+    score = grade(hand_in(tmp_path / "ada", "class Manager: pass\n"), Grading(course, "a2"))
+    assert (score.score, score.error) == (0, "the submission has no class BlockManager")
+    cells = [{"cell_type": "code", "source": "1 / 0\nclass BlockManager: pass"}]
+    score = grade(hand_in(tmp_path / "bob", json.dumps({"cells": cells}), "a2.ipynb"), Grading(course, "a2"))
+    assert score.error.startswith("the submission has no class BlockManager; cell 1 fails with ZeroDivisionError")

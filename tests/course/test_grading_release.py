@@ -1,6 +1,7 @@
 """What students get, and what they must not get."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +154,10 @@ def test_the_project_releases_without_held_out_material(tmp_path, capsys):
     assert main(["course", "release", str(tmp_path / "copy")]) == 0
     assert ", ".join(NAMES[:2]) in capsys.readouterr().out
     assert held_out_in(CHECKOUT, tmp_path / "copy") == []
+    notebooks = list((tmp_path / "copy" / "notebooks" / "assignments").glob("*/*.ipynb"))
+    links = [(path, link) for path in notebooks for link in re.findall(r"\]\((\.[^)#\s]+)", path.read_text())]
+    assert len(links) > 5
+    assert [link for path, link in links if not (path.parent / link).exists()] == []
     assert len(held_out_in(CHECKOUT, CHECKOUT.tests)) > 20, "it would find nothing at all"
 
 

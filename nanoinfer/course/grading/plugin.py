@@ -12,6 +12,7 @@ import gc
 import json
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -125,7 +126,7 @@ class Grader:
         if path not in self._loads:  # what cannot be loaded is said once, not waited for in every test
             self._loads[path] = case.try_load(limits)
         if self._loads[path].outcome == "failed":
-            return self._loads[path]
+            return replace(self._loads[path], seconds=0)
         verdict = case.run(limits)
         self._patience -= verdict.timed_out and self._patience > 0
         return verdict

@@ -74,6 +74,7 @@ INI = """[pytest]
 addopts = -p nanoinfer.course.grading.plugin -p no:cacheprovider --tb=no
 """
 LITTER = ("__pycache__", ".ipynb_checkpoints", "failed-*.jsonl")
+LESSONS = ("notebooks/*.ipynb", "notebooks/traces/*", "docs/*.md", "docs/images/*")  # what assignments refer to
 SHORT = 25  # characters: shorter lines of a solution stand elsewhere by chance
 
 
@@ -127,6 +128,10 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
         for notebook in copy.folder(name).glob("*.ipynb"):
             notebook.write_text(without_answers(notebook.read_text(encoding="utf-8")), encoding="utf-8")
         shutil.copy(course.public_tests(name), copy.public_tests(name))
+    for path in _lessons(course):
+        goal = copy.root / path.relative_to(course.root)
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, goal)
     for path in course.tests.glob("*.py"):  # what the public tests share
         if not path.name.startswith("test_"):
             shutil.copy(path, copy.tests)
@@ -138,6 +143,11 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
     (copy.root / "pytest.ini").write_text(INI, encoding="utf-8")
     if student:
         (copy.root / "student.txt").write_text(student + "\n", encoding="utf-8")
+
+
+def _lessons(course: Course) -> list[Path]:
+    found = [path for pattern in LESSONS for path in course.root.glob(pattern)]
+    return [path for path in found if path.is_file() and path.name != "instructors.md"]
 
 
 def without_answers(notebook: str) -> str:
@@ -164,11 +174,11 @@ def held_out_in(course: Course, tree: Path) -> list[str]:
 
 
 def _secrets(course: Course) -> Iterator[str]:
-    """Names of hidden tests, and the longer lines of solutions that stand in no starter and no public test."""
+    """Names of hidden tests, and the longer lines of solutions that stand in no starter, public test or lesson."""
     solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
-    public = "".join(
-        [*(path.read_text(encoding="utf-8") for path in course.tests.glob("*.py")), *map(starter, solutions)]
-    )
+    pages = [path for path in _lessons(course) if path.suffix in (".md", ".ipynb")]
+    readable = [path.read_text(encoding="utf-8") for path in (*course.tests.glob("*.py"), *pages)]
+    public = "".join([*readable, *map(starter, solutions)])
     for path in (course.tests / "hidden").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in public:
