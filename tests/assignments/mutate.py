@@ -84,7 +84,7 @@ def _ways(node: ast.AST) -> list[tuple[str, object]]:
         ways.append(("one more", lambda: ast.Constant(node.value + 1)))
     if isinstance(node, (ast.If, ast.While, ast.IfExp)):
         ways.append(("not", lambda: _with(node, test=ast.UnaryOp(ast.Not(), node.test))))
-    if isinstance(node, ast.Call) and len(node.args) > 1:
+    if isinstance(node, ast.Call) and len(node.args) > 1 and ast.unparse(node.func) not in ("min", "max"):
         ways.append(("swapped arguments", lambda: _with(node, args=[node.args[1], node.args[0], *node.args[2:]])))
     if isinstance(node, DELETED):
         ways.append(("deleted", ast.Pass))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from nanoinfer import SamplingParams
+from nanoinfer import EngineConfig, SamplingParams
 from nanoinfer.course.grading import explain_failure, run_student
 from nanoinfer.course.grading.against import expect_steps, run_against_reference
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
+from nanoinfer.course.grading.cases import limits, prompt, random_requests, sequence, tokens
 
 RANDOM = "Compare your run with the real one: nanoinfer.compare(yours, theirs) shows the first step that differs."
 REASON = "Test the five reasons in the order of the docstring, and give the two numbers that were compared."
@@ -13,10 +13,13 @@ WHOLE = "Reserve the whole table with the first chunk, not block by block."
 WRITTEN = "Call hash_blocks after the step and before the counters advance: earlier the KV is not written."
 ORDER = "Test EOS, then STOP, then LENGTH."
 MODEL = "A sequence also ends when it has max_model_len tokens in all."
+COUNTERS = (
+    "After a step count its tokens as computed, none as scheduled; who is done is in no queue and not in sequences."
+)
 SAME = "Chunks and batches change when a token comes, never which token it is."
 
 
-@pytest.mark.points(10, part="in the engine", hint=RANDOM, visibility="hidden")
+@pytest.mark.points(8, part="in the engine", hint=RANDOM, visibility="hidden")
 @pytest.mark.parametrize("seed", [41, 42, 43, 44, 45, 46])
 def test_random_runs(impl, seed):
     """Random requests with shared prefixes, odd budgets and late arrivals: every step equals the real one."""
@@ -111,3 +114,15 @@ def test_outputs_do_not_depend_on_the_budget(impl, budget):
         for n in (budget, 200)
     )
     assert [o["token_ids"] for o in small.outputs] == [o["token_ids"] for o in large.outputs], SAME
+
+
+@pytest.mark.points(2, part="stopping", hint=COUNTERS, visibility="hidden")
+def test_a_request_by_hand(impl):
+    """What postprocess leaves of a sequence after its first and after its last token."""
+    scheduler, seq = impl.Scheduler(EngineConfig(**limits(4, 8))), sequence(prompt(9), max_tokens=2)
+    scheduler.add(seq)
+    scheduler.postprocess(scheduler.schedule(), [7])
+    assert (seq.num_computed_tokens, seq.num_scheduled_tokens, seq.is_prefill) == (9, 0, False), COUNTERS
+    scheduler.postprocess(scheduler.schedule(), [8])
+    assert seq.token_ids == [*prompt(9), 7, 8]
+    assert (scheduler.sequences, scheduler.is_finished(), seq.is_finished) == ({}, True, True), COUNTERS

@@ -10,7 +10,7 @@ from nanoinfer.course.invariants import check_invariants
 
 RANDOM = "Compare your run with the real one: nanoinfer.compare(yours, theirs) shows the first step that differs."
 KEPT = "A victim keeps its token_ids: only the KV is lost."
-CLEAN = "Set num_scheduled_tokens, num_chunks and is_prefill of a victim back, and leave no block behind."
+CLEAN = "Set num_scheduled_tokens, num_chunks and is_prefill of a victim back, and leave no block or sequence behind."
 BATCH = "The batch stays at the front of running, those it has no room for behind it."
 BOUND = "With the smallest pool that a request fits into, it still ends."
 BOUNDARY = "With blocks of one token every decode needs a block."
@@ -78,6 +78,11 @@ def test_a_victim_by_hand(impl):
     assert left == ([], 0, 0, 0, True), CLEAN
     assert list(scheduler.waiting) == [seq]
     assert scheduler.block_manager.can_allocate(seq) == 2, "its two full blocks can still be found"
+    scheduler.postprocess(scheduler.schedule(), [8])
+    assert (seq.num_computed_tokens, seq.num_scheduled_tokens, seq.is_prefill) == (10, 0, False), CLEAN
+    while not scheduler.is_finished():
+        scheduler.postprocess(scheduler.schedule(), [9])
+    assert (seq.num_completion_tokens, seq.is_finished, scheduler.sequences) == (8, True, {}), CLEAN
 
 
 @pytest.mark.points(3, part="decode", hint=BOUNDARY, visibility="hidden")

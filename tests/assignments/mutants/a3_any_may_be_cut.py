@@ -84,7 +84,6 @@ class Scheduler:
         rows, stop = self._prefill()
         if rows:
             return StepPlan("prefill", rows, stop, Stop("PHASE_EXCLUSIVE"))
-        rows = []
         decode_stop = Stop("RUNNING_EMPTY")
         for seq in self.running:
             if len(rows) == self.max_num_seqs:
@@ -132,8 +131,8 @@ class Scheduler:
 
         For each row: make the filled blocks findable (`hash_blocks`, which reads the counters as they were before the
         step), count the scheduled tokens as computed, and set `num_scheduled_tokens` back to 0. If now all tokens of
-        the sequence are computed, its sample is a new token: append it, and say so in `row.token_id`. Else the row was
-        a middle chunk, whose sample is dropped.
+        the sequence are computed, its prefill is over (`is_prefill` is False), and its sample is a new token: append it,
+        and say so in `row.token_id`. Else the row was a middle chunk, whose sample is dropped.
 
         A sequence with a reason to finish leaves: out of `running` and `sequences`, its blocks freed, its status
         FINISHED, and the reason in `finish_reason`.
