@@ -1,4 +1,4 @@
-"""The command line: demo, generate, trace, bench, lab.
+"""The command line: demo, generate, trace, bench, lab, course.
 
 Exit codes: 0 done, 1 the work failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nanoinfer import __version__
 from nanoinfer.bench import options as bench_options
+from nanoinfer.course import cli as course_cli
 
 if TYPE_CHECKING:
     from nanoinfer.trace.trace import Trace
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trace(commands)
     _add_bench(commands)
     _add_lab(commands)
+    course_cli.add_arguments(_command(commands, "course", None, course_cli.SUMMARY, course_cli.EXAMPLE))
     return parser
 
 

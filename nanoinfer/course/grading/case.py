@@ -1,0 +1,141 @@
+"""One test of one submission, run in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import pytest
+
+from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
+from nanoinfer.course.grading.failures import trace_file, traces_go_to
+from nanoinfer.course.grading.guard import Guard, Seal, Tampered
+from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
+from nanoinfer.course.grading.submission import Refused, describe, load, still_at
+
+MOST = 3000  # characters of a message
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a test ended, and what to say of it."""
+
+    outcome: Literal["passed", "failed", "skipped"]
+    message: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+
+
+class Case:
+    """A test, and the submission it is run on.
+
+    Args:
+        course: whose held-out files the submission may not read.
+        assignment: which it is.
+        path: the file under test.
+        item: the test as pytest collected it.
+        seal: taken before any submission was loaded.
+    """
+
+    _current: Case | None = None  # set in the process of the test
+
+    def __init__(self, course: Course, assignment: Assignment, path: Path, item: pytest.Item, seal: Seal) -> None:
+        self.course, self.assignment, self.path, self.item, self._seal = course, assignment, path, item, seal
+        held_out = [*course.held_out, *Course(CHECKOUT).held_out]
+        if item.path.parent != course.tests:  # an instructor's own folder of hidden tests
+            held_out.append(item.path.parent)
+        self.is_theirs = not any(folder.resolve() in path.resolve().parents for folder in held_out)
+        self._forbidden = held_out if self.is_theirs else []  # a solution reads itself, and a mutant may read it
+
+    @classmethod
+    def current(cls) -> Case:
+        if cls._current is None:
+            raise RuntimeError("the fixture impl is there only while a test is graded")
+        return cls._current
+
+    def impl(self) -> ModuleType:
+        """Load the module under test."""
+        module = load(self.path, self.assignment)
+        self._seal.check()
+        return module
+
+    def try_load(self, limits: Limits) -> Verdict:
+        """Whether the submission can be loaded at all."""
+        return self._isolated(lambda: [self.impl], limits)
+
+    def run(self, limits: Limits) -> Verdict:
+        """Set up, call and tear down the test."""
+        if self._folder:
+            trace_file(self._folder, self.item.name).unlink(missing_ok=True)
+        return self._isolated(self._stages, limits)
+
+    @property
+    def _folder(self) -> Path | None:
+        """Where traces of failures go: beside what a student wrote, not beside our own files."""
+        return self.path.parent if self.is_theirs else None
+
+    def _stages(self) -> list[Callable[[], Any]]:
+        hooks, item = self.item.ihook, self.item
+        return [
+            lambda: hooks.pytest_runtest_setup(item=item),
+            lambda: hooks.pytest_runtest_call(item=item),
+            lambda: hooks.pytest_runtest_teardown(item=item, nextitem=None),
+        ]
+
+    def _isolated(self, stages: Callable[[], list[Callable[[], Any]]], limits: Limits) -> Verdict:
+        started = time.monotonic()
+        ending = run_isolated(lambda: self._judge(stages()), limits, still_at)
+        printed = self._take_output()
+        seconds = time.monotonic() - started
+        if ending.answer is None:
+            return Verdict("failed", _with_output(ending, printed), seconds, ending.timed_out)
+        outcome, message = ending.answer
+        return Verdict(outcome, message[:MOST], seconds)
+
+    def _take_output(self) -> str:
+        """What the process printed into the capture it shares with us, so that it does not pile up."""
+        capture = self.item.config.pluginmanager.getplugin("capturemanager")
+        if capture is None or not capture.is_globally_capturing():
+            return ""
+        return "".join(capture.read_global_capture())
+
+    # ---- in the forked process --------------------------------------------------------------
+
+    def _judge(self, stages: list[Callable[[], Any]]) -> tuple[str, str]:
+        """The outcome and the message of calling `stages` in order."""
+        Case._current = self
+        traces_go_to(self._folder, self.item.name)
+        guard = Guard(self._forbidden, processes=self.assignment.needs_torch)
+        guard.install()
+        try:
+            for stage in stages:
+                stage()
+            self._seal.check()
+            guard.check()
+        except (OutOfTime, MemoryError):
+            raise
+        except pytest.skip.Exception as skipped:
+            return "skipped", str(skipped)
+        except BaseException as error:
+            guard.armed = False
+            return "failed", _first_cause(guard, self._seal, error)
+        return "passed", ""
+
+
+def _first_cause(guard: Guard, seal: Seal, error: BaseException) -> str:
+    """A failure that comes of meddling is told as such."""
+    try:
+        seal.check()
+        guard.check()
+    except Tampered as meddling:
+        return str(meddling)
+    return str(error) if isinstance(error, (Refused, Tampered)) else describe(error)
+
+
+def _with_output(ending: Ending, printed: str) -> str:
+    last = printed.strip().splitlines()[-3:]
+    return "\n".join([ending.message, *(f"printed last: {line[:200]}" for line in last)])

@@ -1,0 +1,84 @@
+"""What a failing test shows: the step, the queues and blocks then, what was expected and why."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from nanoinfer.trace.trace import Trace
+
+MOST = 12  # entries of a queue, or sequences with a table, that are shown
+
+
+class _Place:
+    """Where the running test puts its trace. Set in the process of that one test."""
+
+    folder: Path | None = None
+    test: str = "test"
+
+
+def traces_go_to(folder: Path | None, test: str) -> None:
+    """From now on a failure of `test` writes its trace to `folder`; nowhere when that is None."""
+    _Place.folder, _Place.test = folder, test
+
+
+def trace_file(folder: Path, test: str) -> Path:
+    """Where the trace of a failing test lies; tests are told by name, with their parameters."""
+    return folder / f"failed-{re.sub(r'[^A-Za-z0-9_.-]+', '-', test).strip('-')}.jsonl"
+
+
+def explain_failure(trace: Trace, step: int, expected: str, why: str) -> str:
+    """The message of a failing assertion: `assert ok, explain_failure(trace, 3, "2 rows", "the budget allows them")`.
+
+    Writes the trace beside the submission; the message says how to open it in the explorer.
+
+    Args:
+        trace: the run.
+        step: the step that shows the failure; negative counts from the end.
+        expected: what should be seen there.
+        why: one sentence: the rule that says so.
+    """
+    parts = [f"step {step}: expected {expected}"]
+    with suppress(IndexError):
+        step = trace.step_index(step)
+        parts = [f"step {step}: expected {expected}", *_happened(trace, step)]
+    parts.append(f"why: {why}")
+    path = _write(trace)
+    if path:
+        parts.append(f'see it: Trace.load("{path}").explore(step={step})')
+    return "\n".join(parts)
+
+
+def _happened(trace: Trace, index: int) -> list[str]:
+    step = trace.steps[index]
+    lines = [f"{step.phase} step at clock {step.clock:g}; {step.stop}; {step.decode_stop}"]
+    lines += [f"preempted {p.victim} for {p.on_behalf_of} ({p.rule})" for p in step.preempted[:MOST]]
+    try:
+        rows = ", ".join(f"{row.seq_id}: {row.num_computed}+{row.num_scheduled}" for row in step.rows[:MOST])
+        state = trace.state(index)
+    except ValueError as error:
+        return [*lines, f"the state cannot be rebuilt: {error}"]
+    tables = ", ".join(f"{seq_id}: {table}" for seq_id, table in list(state.block_tables.items())[:MOST])
+    return [
+        *lines,
+        f"rows (tokens computed + scheduled): {rows or 'none'}",
+        f"afterwards waiting {_short(state.waiting)}, running {_short(state.running)}",
+        f"block tables {tables or 'none'}; {len(state.free_blocks)} free {_short(state.free_blocks)}",
+    ]
+
+
+def _short(values: list[int]) -> str:
+    more = f" and {len(values) - MOST} more" if len(values) > MOST else ""
+    return f"{values[:MOST]}{more}"
+
+
+def _write(trace: Trace) -> Path | None:
+    if _Place.folder is None:
+        return None
+    path = trace_file(_Place.folder, _Place.test)
+    try:
+        trace.save(path)
+    except OSError:  # a folder that nobody may write to: the message stands without the file
+        return None
+    return path

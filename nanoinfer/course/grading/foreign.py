@@ -1,0 +1,240 @@
+"""Run a student's classes in the simulator, and record what they do even where they tell the recorder nothing.
+
+A class written from scratch need not call the recorder. `watched` looks at the queues, the block tables and the
+hashes before and after each call, and records the events that lead from one to the other, so that the explorer,
+`trace.state` and `compare` work for it as for the engine's own classes. Events that the class did record are kept
+if they explain what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.sim.simulate import simulate
+from nanoinfer.trace.events import Event
+from nanoinfer.trace.recorder import TraceRecorder
+from nanoinfer.trace.state import NO_HASH, Replay, SchedulerState, snapshot
+from nanoinfer.trace.trace import Trace
+
+MAX_STEPS = 2000
+
+
+class StepLimit(AssertionError):
+    """The run did not come to an end within its steps."""
+
+
+def run_student(
+    prompts: Sequence[Sequence[int]],
+    sampling_params: Any = None,
+    *,
+    scheduler_cls: type[Any] = Scheduler,
+    block_manager_cls: type[Any] = BlockManager,
+    max_steps: int = MAX_STEPS,
+    **more: Any,
+) -> Trace:
+    """`simulate` with classes that may be a student's: recorded whether they call the recorder or not, and bounded.
+
+    Args:
+        prompts: token ids of each request.
+        sampling_params: as for `simulate`.
+        scheduler_cls: in place of Scheduler.
+        block_manager_cls: in place of BlockManager.
+        max_steps: the cap on steps.
+        **more: as for `simulate`.
+
+    Raises:
+        StepLimit: more than `max_steps` steps; names the queues and the free blocks.
+    """
+
+    def cap(trace: Trace, index: int) -> None:
+        if index >= max_steps:
+            step = trace.steps[index]
+            free = len(step.free_blocks)
+            raise StepLimit(
+                f"no end after {max_steps} steps; waiting {step.waiting}, running {step.running}, {free} free blocks"
+            )
+
+    watch = watched(scheduler_cls)
+    return simulate(
+        prompts, sampling_params, scheduler_cls=watch, block_manager_cls=block_manager_cls, on_step=cap, **more
+    )
+
+
+def watched(scheduler_cls: Any) -> Any:
+    """A subclass of `scheduler_cls` that does the same and records what its instances change.
+
+    Args:
+        scheduler_cls: a class with the methods of Scheduler.
+    """
+
+    class Watched(scheduler_cls):  # type: ignore[misc]  # any class will do
+        def add(self, seq: Any) -> Any:
+            return _recorded(self, super().add, seq)
+
+        step_failed = False
+
+        def schedule(self) -> Any:
+            plan = _recorded(self, super().schedule)
+            if not isinstance(plan, StepPlan):
+                raise TypeError(f"schedule() must return a StepPlan, got {plan!r}")
+            return plan
+
+        def postprocess(self, plan: Any, token_ids: Any) -> Any:
+            try:
+                return _recorded(self, super().postprocess, plan, token_ids)
+            except BaseException:
+                self.step_failed = True
+                raise
+
+        def preempt(self, *args: Any, **kwargs: Any) -> Any:
+            if self.step_failed:  # the engine undoes the step: what counts is how it failed, not how it is undone
+                return None
+            return super().preempt(*args, **kwargs)
+
+        def abort(self, seq_id: int) -> Any:
+            return _recorded(self, super().abort, seq_id)
+
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):  # the trace names the class that decided
+        setattr(Watched, name, getattr(scheduler_cls, name))
+    return Watched
+
+
+def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """Make `call`, and see to it that the events recorded in it explain what it changed."""
+    recorder = getattr(scheduler, "recorder", None)
+    if not isinstance(recorder, TraceRecorder):  # nobody records
+        return call(*args)
+    before, mark = snapshot(scheduler), len(recorder.events)
+    sequences = {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running, *args) if hasattr(seq, "seq_id")}
+    result = call(*args)
+    after = snapshot(scheduler)
+    if _explains(recorder.events[mark:], before, after):
+        return result
+    del recorder.events[mark:]
+    for seq in (*scheduler.waiting, *scheduler.running):
+        sequences.setdefault(seq.seq_id, seq)
+    events = list(difference(before, after, sequences, result))
+    _check(events, before, after, f"{call.__name__}() of step {recorder.step}")
+    recorder.events += [event._replace(step=recorder.step) for event in events]
+    return result
+
+
+def _check(events: list[Event], before: SchedulerState, after: SchedulerState, when: str) -> None:
+    """Refuse to record what did not happen: a queue or a free list in an order that no move of a scheduler leads to."""
+    try:
+        told = Replay(before, events).at(0).freeze()
+    except ValueError:
+        return  # reading the trace will say so
+    for name, live, rule in (
+        ("waiting", after.waiting, "newcomers join at the end, victims at the front, and the head leaves first"),
+        ("running", after.running, "newcomers join at the end, and nobody changes places"),
+        (
+            "free_blocks",
+            after.free_blocks,
+            "blocks leave at the front and come back at the end, a table's last one first",
+        ),
+    ):
+        expected = getattr(told, name)
+        assert live == expected, f"after {when} {name} is {live}, expected {expected}: {rule}"
+
+
+def _explains(events: list[Event], before: SchedulerState, after: SchedulerState) -> bool:
+    try:
+        return Replay(before, [event._replace(step=0) for event in events]).at(0).freeze() == after
+    except ValueError:
+        return False
+
+
+# ---- events that lead from one state to another ---------------------------------------------
+
+
+def difference(
+    before: SchedulerState, after: SchedulerState, sequences: dict[int, Any], plan: Any = None
+) -> Iterator[Event]:
+    """Events that turn `before` into `after`, in an order in which they can happen.
+
+    Args:
+        before: queues, tables and hashes before.
+        after: and afterwards.
+        sequences: every sequence of either, by id.
+        plan: what `schedule()` returned, which tells who was preempted for whom.
+    """
+    live_before, live_after = {*before.waiting, *before.running}, {*after.waiting, *after.running}
+    for seq_id in [seq_id for seq_id in after.waiting if seq_id not in live_before]:
+        yield Event(0, "arrive", seq_id, None, {"num_prompt_tokens": sequences[seq_id].num_prompt_tokens})
+    yield from _registered(before, after)
+    victims = [seq_id for seq_id in reversed(before.running) if seq_id in after.waiting]
+    for seq_id in victims:
+        yield Event(0, "preempt", seq_id, None, {"on_behalf_of": _beneficiary(plan, seq_id)})
+        yield from _given_up(before, seq_id)
+    for seq_id in sorted(live_before - live_after):
+        yield _end(seq_id, sequences[seq_id], before)
+        table = before.block_tables.get(seq_id, [])
+        if all(after.ref_counts[block_id] < before.ref_counts[block_id] for block_id in table):  # else a leak: it shows
+            yield from _given_up(before, seq_id)
+    yield from _taken(before, after, sequences, victims)
+    for seq_id in [seq_id for seq_id in after.running if seq_id not in before.running]:
+        yield Event(0, "run", seq_id)
+
+
+def _beneficiary(plan: Any, seq_id: int) -> int:
+    for record in getattr(plan, "preempted", ()):
+        if record.victim == seq_id:
+            return int(record.on_behalf_of)
+    return seq_id
+
+
+def _end(seq_id: int, seq: Any, before: SchedulerState) -> Event:
+    reason = str(seq.finish_reason)
+    if reason == "abort":
+        return Event(0, "abort", seq_id)
+    late = {} if seq_id in before.running else {"late": "waiting"}
+    return Event(0, "finish", seq_id, None, {"reason": reason, **late})
+
+
+def _given_up(before: SchedulerState, seq_id: int) -> Iterator[Event]:
+    for block_id in reversed(before.block_tables.get(seq_id, [])):
+        yield Event(0, "release", seq_id, block_id)
+
+
+def _taken(
+    before: SchedulerState, after: SchedulerState, sequences: dict[int, Any], victims: list[int]
+) -> Iterator[Event]:
+    """Blocks that joined tables: as hits where a block kept its hash, else as new ones."""
+    held = {block for seq_id, table in before.block_tables.items() for block in table if seq_id not in victims}
+    forgotten: set[int] = set()
+    for seq_id in (*before.running, *after.running, *after.waiting):
+        table = after.block_tables.get(seq_id, [])
+        had = [] if seq_id in victims else before.block_tables.get(seq_id, [])
+        new = table[len(had) :]
+        if seq_id in forgotten or not new:
+            continue
+        forgotten.add(seq_id)
+        cached = sequences[seq_id].num_cached_tokens if not had else 0
+        if not had:
+            yield Event(0, "admit", seq_id, None, {"num_cached_tokens": cached, "miss_hash": None})
+        num_hits = cached // sequences[seq_id].block_size
+        for position, block_id in enumerate(new):
+            yield from _take(before, seq_id, block_id, position < num_hits, block_id in held)
+            held.add(block_id)
+
+
+def _take(before: SchedulerState, seq_id: int, block_id: int, hit: bool, held: bool) -> Iterator[Event]:
+    if hit:
+        yield Event(0, "share" if held else "reuse", seq_id, block_id)
+        return
+    if before.hashes[block_id] != NO_HASH:
+        yield Event(0, "evict_hash", None, block_id, {"hash": before.hashes[block_id]})
+    yield Event(0, "allocate", seq_id, block_id)
+
+
+def _registered(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:
+    """Blocks that became findable; of twins the one that is found comes last."""
+    changed = [b for b, h in enumerate(after.hashes) if h not in (NO_HASH, before.hashes[b])]
+    owners = {block_id: seq_id for seq_id, table in before.block_tables.items() for block_id in table}
+    for block_id in sorted(changed, key=lambda b: after.hash_index.get(after.hashes[b]) == b):
+        yield Event(0, "register_hash", owners.get(block_id), block_id, {"hash": after.hashes[block_id]})

@@ -1,0 +1,183 @@
+"""Run one piece of work in a process of its own, with limits: whatever happens to it, its caller goes on.
+
+The process is forked, which takes milliseconds where a new interpreter takes a second. It is no sandbox: the work
+may read and write what its user may. It ends after `seconds`, first by an exception that says where it was, then by
+a signal that nothing can catch.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import secrets
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+GRACE = 1.0  # seconds between the exception and the signal
+MAX_FILE = 64 << 20  # bytes one file may grow to, the captured output among them
+MAX_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the work may take: wall seconds, and megabytes on top of what the process holds already."""
+
+    seconds: float = 5
+    memory_mb: int = 1024
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the work ended: with an answer, or with a message that says why there is none."""
+
+    answer: Any = None
+    message: str = ""
+    timed_out: bool = False
+
+
+class OutOfTime(BaseException):
+    """Raised in the work when its time is over; no Exception, so that `except Exception` does not swallow it."""
+
+
+def run_isolated(
+    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str] = lambda _: ""
+) -> Ending:
+    """Call `work` in a forked process.
+
+    Args:
+        work: returns something that JSON can hold.
+        limits: see Limits.
+        where: words for the place at which its time was over.
+    """
+    token = secrets.token_hex(8)  # an answer without it was not written by this function
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _work_and_exit(work, limits, where, writer, token)
+    os.close(writer)
+    try:
+        data, status = _read(reader, pid, limits.seconds + GRACE)
+    finally:
+        os.close(reader)
+    return _ending(data, status, token, limits)
+
+
+def _read(reader: int, pid: int, seconds: float) -> tuple[bytes, int | None]:
+    """What the process wrote, and its wait status; None if it had to be killed."""
+    data, status, deadline = b"", None, time.monotonic() + seconds
+    while not data.endswith(b"\n") and len(data) < MAX_ANSWER and (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([reader], [], [], min(left, 0.2))
+        chunk = os.read(reader, 1 << 16) if ready else b""
+        data += chunk
+        if not chunk and (ready or _is_over(pid)):  # the pipe may stay open in a process that this one has started
+            break
+    else:
+        if not data.endswith(b"\n"):
+            _kill(pid)
+            os.waitpid(pid, 0)
+            return data, None
+    if not data.endswith(b"\n"):
+        _wait_briefly(pid)  # the pipe closes a moment before the process is gone
+    _kill(pid)
+    _, status = os.waitpid(pid, 0)
+    return data, status
+
+
+def _is_over(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _wait_briefly(pid: int) -> None:
+    deadline = time.monotonic() + GRACE
+    while not _is_over(pid) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _kill(pid: int) -> None:
+    """The process and all it has started."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _ending(data: bytes, status: int | None, token: str, limits: Limits) -> Ending:
+    with suppress(ValueError, TypeError, KeyError):
+        answer = json.loads(data)
+        if answer["token"] == token:
+            return Ending(answer["answer"], answer["message"], answer["timed_out"])
+    if status is None:
+        return Ending(message=f"stopped after {limits.seconds:g} s: it did not come to an end", timed_out=True)
+    if os.WIFSIGNALED(status):
+        return Ending(message=f"crashed: the process ended with {_signal_name(os.WTERMSIG(status))}")
+    return Ending(message=f"ended the whole process (exit code {os.waitstatus_to_exitcode(status)}) before it was done")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---- in the forked process ----------------------------------------------------------------
+
+
+def _work_and_exit(
+    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str], writer: int, token: str
+) -> NoReturn:
+    """Never returns into the caller's stack, whatever `work` does; what it needs at the end it holds already."""
+    leave, write, dumps = os._exit, os.write, json.dumps
+    answer, message, timed_out = None, "", False
+    try:
+        os.setpgid(0, 0)
+        _apply(limits, where)
+        answer = work()
+    except OutOfTime as error:
+        message, timed_out = str(error), True
+    except MemoryError:
+        message = out_of_memory(limits)
+    except BaseException as error:
+        message = f"{type(error).__name__}: {error}"
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        record = {"token": token, "answer": answer, "message": message, "timed_out": timed_out}
+        data = dumps(record).encode() + b"\n"
+        while data:
+            data = data[write(writer, data) :]
+    finally:
+        leave(0)
+
+
+def out_of_memory(limits: Limits) -> str:
+    return f"ran out of memory: a test may take {limits.memory_mb} MB"
+
+
+def _apply(limits: Limits, where: Callable[[FrameType | None], str]) -> None:
+    faulthandler.disable()  # a crash is reported by its signal, not by a page on the terminal
+    with open("/proc/self/statm") as file:
+        held = int(file.read().split()[0]) * resource.getpagesize()
+    for kind, limit in (
+        (resource.RLIMIT_AS, held + (limits.memory_mb << 20)),
+        (resource.RLIMIT_CPU, int(limits.seconds + GRACE) + 2),
+        (resource.RLIMIT_FSIZE, MAX_FILE),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (limit, limit))
+
+    def out_of_time(_signal: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"stopped after {limits.seconds:g} s{where(frame)}")
+
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)

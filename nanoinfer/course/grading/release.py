@@ -1,0 +1,193 @@
+"""What students get: starters cut from the solutions, public tests, notebooks without outputs.
+
+`python -m nanoinfer.course.grading.release` cuts the starters of the checkout anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nanoinfer.course.grading.assignments import ASSIGNMENTS, HELD_OUT, Course, find_course
+
+BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
+
+
+def starter(solution: str) -> str:
+    """The source of a solution without its marked regions.
+
+    A region inside a function becomes `raise NotImplementedError`, one outside becomes a comment.
+
+    Raises:
+        ValueError: the marks do not pair up; names the line.
+    """
+    return "\n".join(_cut(solution)) + "\n"
+
+
+def _cut(source: str) -> Iterator[str]:
+    inside = _lines_of_functions(source)
+    begun = 0
+    for number, line in enumerate(source.splitlines(), 1):
+        mark = line.strip()
+        if mark in (BEGIN, END) and (mark == BEGIN) == bool(begun):
+            raise ValueError(f"line {number}: {mark} without its counterpart")
+        if mark == BEGIN:
+            begun = number
+            indent = line[: len(line) - len(line.lstrip())]
+            yield f"{indent}# YOUR CODE HERE"
+            if number in inside:
+                yield f'{indent}raise NotImplementedError("to be written")'
+        elif mark == END:
+            begun = 0
+        elif not begun:
+            yield line
+    if begun:
+        raise ValueError(f"line {begun}: {BEGIN} without its counterpart")
+
+
+def _lines_of_functions(source: str) -> set[int]:
+    """Numbers of the lines that lie inside a function."""
+    found: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.update(range(node.lineno + 1, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+# ---- the students' copy ---------------------------------------------------------------------
+
+README = """# Assignments
+
+Each folder in `notebooks/assignments` is one assignment: read its notebook, edit `student.py` beside it, and run
+`check("a1")` (or a2, ...) in the notebook to see your points. The same on the command line, from this folder:
+
+    pip install nanoinfer[notebooks,tests]
+    pytest tests/assignments/test_a1.py
+
+Hand in `student.py`. There are more tests than these.
+"""
+INI = """[pytest]
+addopts = -p nanoinfer.course.grading.plugin -p no:cacheprovider --tb=no
+"""
+LITTER = ("__pycache__", ".ipynb_checkpoints", "failed-*.jsonl")
+LESSONS = ("notebooks/*.ipynb", "notebooks/traces/*", "docs/*.md", "docs/images/*")  # what assignments refer to
+SHORT = 25  # characters: shorter lines of a solution stand elsewhere by chance
+
+
+def release(course: Course, target: Path, student: str | None = None) -> list[str]:
+    """Write what students get to `target`, and look for everything that they must not get.
+
+    Args:
+        course: the checkout.
+        target: a folder that does not exist, or is empty.
+        student: whose variant it is; None for a copy that is for everybody.
+
+    Returns:
+        the names of the assignments in it.
+
+    Raises:
+        ValueError: `target` holds something, or there is nothing to release.
+        RuntimeError: held-out material is in the copy; nothing was written.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ValueError(f"{target} is not empty; name a folder that does not exist yet")
+    names = [name for name in ASSIGNMENTS if course.solution(name).is_file() and course.public_tests(name).is_file()]
+    if not names:
+        raise ValueError(f"no assignment with a solution and public tests in {course.tests}; release from a checkout")
+    with TemporaryDirectory(prefix="release-") as folder:
+        copy = Course(Path(folder) / "copy")
+        _fill(course, copy, names, student)
+        found = held_out_in(course, copy.root)
+        if found:
+            raise RuntimeError("held-out material would be released:\n" + "\n".join(found))
+        shutil.copytree(copy.root, target, dirs_exist_ok=True)
+    return names
+
+
+def write_starters(course: Course) -> list[Path]:
+    """Cut student.py of every assignment anew from its solution, in the checkout itself."""
+    written = []
+    for name in ASSIGNMENTS:
+        if course.solution(name).is_file():
+            path = course.student(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(starter(course.solution(name).read_text(encoding="utf-8")), encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _fill(course: Course, copy: Course, names: list[str], student: str | None) -> None:
+    copy.tests.mkdir(parents=True)
+    for name in names:
+        if course.folder(name).is_dir():
+            shutil.copytree(course.folder(name), copy.folder(name), ignore=shutil.ignore_patterns(*LITTER))
+        for notebook in copy.folder(name).glob("*.ipynb"):
+            notebook.write_text(without_answers(notebook.read_text(encoding="utf-8")), encoding="utf-8")
+        shutil.copy(course.public_tests(name), copy.public_tests(name))
+    for path in _lessons(course):
+        goal = copy.root / path.relative_to(course.root)
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, goal)
+    for path in course.tests.glob("*.py"):  # what the public tests share
+        if not path.name.startswith("test_"):
+            shutil.copy(path, copy.tests)
+    for name in names:
+        copy.folder(name).mkdir(parents=True, exist_ok=True)
+        source = course.solution(name).read_text(encoding="utf-8")
+        copy.student(name).write_text(starter(source), encoding="utf-8")
+    (copy.root / "README.md").write_text(README, encoding="utf-8")
+    (copy.root / "pytest.ini").write_text(INI, encoding="utf-8")
+    if student:
+        (copy.root / "student.txt").write_text(student + "\n", encoding="utf-8")
+
+
+def _lessons(course: Course) -> list[Path]:
+    found = [path for pattern in LESSONS for path in course.root.glob(pattern)]
+    return [path for path in found if path.is_file() and path.name != "instructors.md"]
+
+
+def without_answers(notebook: str) -> str:
+    """A notebook without outputs and without cells tagged `solution`."""
+    content = json.loads(notebook)
+    content["cells"] = [c for c in content["cells"] if "solution" not in c.get("metadata", {}).get("tags", ())]
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def held_out_in(course: Course, tree: Path) -> list[str]:
+    """Held-out material in `tree`, as `file: what`: names of files, hidden tests by name, lines of solutions."""
+    secrets = sorted(set(_secrets(course)))
+    names = {file.name for folder in course.held_out for file in folder.glob("*.py")}
+    found = []
+    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
+        if path.name in names or set(path.relative_to(tree).parts) & set(HELD_OUT):
+            found.append(f"{path.relative_to(tree)}: held out by name")
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        found += [f"{path.relative_to(tree)}: {secret}" for secret in secrets if secret in text]
+    return found
+
+
+def _secrets(course: Course) -> Iterator[str]:
+    """Names of hidden tests, and the longer lines of solutions that stand in no starter, public test or lesson."""
+    solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
+    pages = [path for path in _lessons(course) if path.suffix in (".md", ".ipynb")]
+    readable = [path.read_text(encoding="utf-8") for path in (*course.tests.glob("*.py"), *pages)]
+    public = "".join([*readable, *map(starter, solutions)])
+    for path in (course.tests / "hidden").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in public:
+                yield node.name
+    lines = {line.strip() for source in solutions for line in source.splitlines()}
+    yield from (line for line in lines if len(line) > SHORT and line not in public)
+    yield BEGIN
+
+
+if __name__ == "__main__":
+    for student_file in write_starters(find_course(Path.cwd())):
+        print(student_file)

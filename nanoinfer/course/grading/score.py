@@ -1,0 +1,158 @@
+"""Points: what each test was worth, what it got, and the sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pytest
+
+from nanoinfer.course.grading.case import Verdict
+
+VISIBILITIES = ("visible", "hidden")
+
+
+@dataclass
+class Row:
+    """One test function; the cases of a parametrised one share its points.
+
+    Attributes:
+        test_id: file and function.
+        title: the first line of the docstring.
+        part: what it is about.
+        max_score: points in all.
+        hint: shown when it fails.
+        visibility: "visible" or "hidden".
+        cases, passed: how many there are, and how many passed.
+        message: of the first case that failed.
+    """
+
+    test_id: str
+    title: str
+    part: str
+    max_score: float
+    hint: str
+    visibility: str
+    cases: int = 0
+    passed: int = 0
+    message: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, item: pytest.Item, test_id: str) -> Row:
+        """The row of a test that carries the marker `points`.
+
+        Raises:
+            pytest.UsageError: the marker is not as it should be.
+        """
+        marker = item.get_closest_marker("points")
+        assert marker is not None
+        unknown = marker.kwargs.keys() - {"part", "hint", "visibility"}
+        number = marker.args[0] if len(marker.args) == 1 else None
+        if unknown or not isinstance(number, (int, float)) or not 0 < number < math.inf:
+            raise pytest.UsageError(
+                f"{item.nodeid}: expected points(n, part=, hint=, visibility=) with n > 0: {marker}"
+            )
+        hidden = item.path.stem.endswith("_hidden")
+        visibility = marker.kwargs.get("visibility", "hidden" if hidden else "visible")
+        if visibility not in VISIBILITIES:
+            raise pytest.UsageError(f"{item.nodeid}: visibility is one of {VISIBILITIES}, got {visibility!r}")
+        words = (getattr(item.obj, "__doc__", None) or item.name.split("[")[0]).strip()  # type: ignore[attr-defined]
+        part, hint = marker.kwargs.get("part", ""), marker.kwargs.get("hint", "")
+        return cls(test_id, words.splitlines()[0], part, float(number), hint, visibility)
+
+    def take(self, item: pytest.Item, verdict: Verdict) -> None:
+        """Count one case."""
+        self.seconds += verdict.seconds
+        if verdict.outcome == "passed":
+            self.passed += 1
+        elif not self.message:
+            case = item.name.partition("[")[2].rstrip("]")
+            message = verdict.message or verdict.outcome
+            self.message = f"[{case}] {message}" if case and self.cases > 1 else message
+
+    @property
+    def score(self) -> float:
+        return self.max_score * self.passed / self.cases if self.cases else 0.0
+
+    @property
+    def status(self) -> str:
+        """passed, failed, or partly."""
+        return "passed" if self.passed == self.cases else "partly" if self.passed else "failed"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"score": round(self.score, 4), "seconds": round(self.seconds, 3), "status": self.status}
+
+
+@dataclass
+class Score:
+    """The grade of one submission.
+
+    Attributes:
+        submission: what was graded.
+        rows: see Row.
+        seconds: wall time.
+        error: why the submission could not be graded at all; empty if it could.
+        assignment: its name.
+    """
+
+    submission: str
+    rows: list[Row] = field(default_factory=list)
+    seconds: float = 0.0
+    error: str = ""
+    assignment: str = ""
+
+    @property
+    def score(self) -> float:
+        return round(math.fsum(row.score for row in self.rows), 4)
+
+    @property
+    def max_score(self) -> float:
+        return round(math.fsum(row.max_score for row in self.rows), 4)
+
+    @property
+    def percent(self) -> float:
+        return round(100 * self.score / self.max_score, 2) if self.max_score else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.score:g} of {self.max_score:g} points ({self.percent:g} %)"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "submission": self.submission,
+            "assignment": self.assignment,
+            "score": self.score,
+            "max_score": self.max_score,
+            "percent": self.percent,
+            "seconds": round(self.seconds, 2),
+            "error": self.error,
+            "tests": [row.to_dict() for row in self.rows],
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Score:
+        rows = [
+            Row(**{key: value for key, value in row.items() if key not in ("score", "status")}) for row in data["tests"]
+        ]
+        return cls(data["submission"], rows, data["seconds"], data["error"], data["assignment"])
+
+
+def row_id(item: pytest.Item) -> str:
+    """The name under which the cases of a test are added up: its file and function, whatever folder it is in."""
+    return f"{item.path.name}::{item.nodeid.partition('::')[2].partition('[')[0]}"
+
+
+def score_table(score: Score) -> Iterator[tuple[str, bool]]:
+    """The lines of the table, each with whether it is good news."""
+    for row in score.rows:
+        good = row.status == "passed"
+        points = f"{round(row.score, 2):g}/{row.max_score:g}"
+        cases = f" ({row.passed} of {row.cases} cases)" if row.cases > 1 and not good else ""
+        yield f"{row.status:<6} {points:>8}  {row.part:<14} {row.title}{cases}", good
+        if not good:
+            details = [*row.message.splitlines(), *([f"hint: {row.hint}"] if row.hint else [])]
+            yield from ((f"{'':17}{line}", False) for line in details)
+    if score.error:
+        yield score.error, False

@@ -1,0 +1,138 @@
+"""Assignment 5, public tests: small runs with every phase worked out, and the bound in random ones."""
+
+import pytest
+
+from nanoinfer import compare, simulate
+from nanoinfer.course.grading import explain_failure
+from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
+from nanoinfer.course.grading.fairness import decoding, expect_bound, expect_phases, run_policy, seat
+from nanoinfer.course.invariants import check_invariants
+
+BOUND = "Count the prefill steps that passed while somebody was running; at `patience` of them, decode."
+LAZY = "Until the bound is reached, prefill goes first, exactly as in prefill_first."
+COUNT = "A prefill step counts only if somebody was running when it began; a decode step sets the count to 0."
+CHUNKS = "A long prompt in chunks makes others wait as well: the turn may come between two of its chunks."
+WHY = 'The stop of such a step is Stop("DECODE_TURN", {"waited": ..., "patience": patience}), and of no other step.'
+ALL = "A decode step gives one token to everybody who runs, up to max_num_seqs."
+ENGINE = "Keep the count on the scheduler, not in a global variable: two engines must not count together."
+ORDER = "extendleft turns the order around: give it the rows in reverse."
+
+
+def run(impl, patience, lengths, max_tokens, arrivals, limit):
+    """Requests of these lengths that share nothing, under `fair` with this patience."""
+    prompts = [prompt(n, i) for i, n in enumerate(lengths)]
+    params = [tokens(n) for n in max_tokens]
+    return run_policy(impl.fair, patience, prompts=prompts, sampling_params=params, arrivals=arrivals, **limit)
+
+
+def phases(trace):
+    """One letter a step: p for prefill, d for decode, m for mixed."""
+    return "".join(step.phase[0] for step in trace.steps)
+
+
+def stream(impl, patience):
+    """One request that decodes, and a new one of five tokens before each of six steps; one fits into a prefill step."""
+    return run(impl, patience, [5] * 7, [4] + [1] * 6, [0, 0, 1, 2, 3, 4, 5], limits(4, 32, budget=8))
+
+
+@pytest.mark.points(5, part="bound", hint=BOUND)
+def test_patience_of_one(impl):
+    """While request 0 decodes, prefill and decode take turns; then the rest is prefill."""
+    expect_phases(stream(impl, 1), "ppdpdpdppp", BOUND)
+
+
+@pytest.mark.points(5, part="bound", hint=BOUND)
+def test_patience_of_two(impl):
+    """After two prefill steps request 0 has its turn."""
+    expect_phases(stream(impl, 2), "pppdppdppd", BOUND)
+
+
+@pytest.mark.points(4, part="bound", hint=LAZY)
+def test_patience_that_is_never_used_up(impl):
+    """Seven requests and a patience of nine: first all prefills, then all decodes."""
+    expect_phases(stream(impl, 9), "pppppppddd", LAZY)
+
+
+@pytest.mark.points(6, part="bound", hint=BOUND)
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_nobody_stands_still_for_longer(impl, patience):
+    """Random runs with room for all: never more than `patience` steps in a row without a decode while one is ready."""
+    for seed in range(12):
+        work = random_requests(seed)
+        expect_bound(run_policy(impl.fair, patience, **work.arguments), patience)
+
+
+@pytest.mark.points(6, part="bound", hint=CHUNKS)
+def test_between_two_chunks(impl):
+    """A prompt of 40 tokens in five chunks, and one that decodes: they take turns."""
+    trace = run(impl, 1, [4, 40], [6, 6], [0, 1], limits(4, 32, budget=8))
+    expect_phases(trace, "ppdpdpdpdpddddd", CHUNKS)
+    chunks = [row.chunk for step in trace.steps for row in step.rows if row.seq_id == 1 and row.chunk]
+    assert chunks == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+@pytest.mark.points(5, part="count", hint=COUNT)
+def test_nobody_was_running(impl):
+    """The chunks of the first request made nobody wait, so the second one still has two prefill steps."""
+    trace = run(impl, 2, [24, 5, 5, 5], [3, 1, 1, 1], [0, 3, 3, 3], limits(4, 32, budget=8))
+    expect_phases(trace, "pppppdpd", COUNT)
+
+
+@pytest.mark.points(4, part="count", hint=COUNT)
+def test_every_turn_begins_anew(impl):
+    """After a decode step, `patience` prefill steps may pass again: in a long stream both make progress."""
+    trace = run(impl, 2, [5] * 12, [5] + [1] * 11, [0] * 12, limits(4, 64, budget=8))
+    expect_phases(trace, "pppdppdppdppdppp", COUNT)
+
+
+@pytest.mark.points(5, part="count", hint=ENGINE)
+def test_two_engines_count_apart(impl):
+    """Two runs that advance in turns decide as each does alone."""
+    alone = phases(stream(impl, 2))
+    others = []
+    prompts = [prompt(5, i) for i in range(7)]
+
+    def interleave(trace, i):
+        if i == 1:  # in the middle of this run, another one takes place
+            others.append(phases(stream(impl, 2)))
+
+    params, arrivals = [tokens(4)] + [tokens(1)] * 6, [0, 0, 1, 2, 3, 4, 5]
+    classes = {"scheduler_cls": seat(impl.fair, 2), "on_step": interleave}
+    trace = simulate(prompts, params, arrivals=arrivals, **classes, **limits(4, 32, budget=8))
+    assert others == [alone]
+    expect_phases(trace, alone, ENGINE)
+
+
+@pytest.mark.points(5, part="plan", hint=WHY)
+def test_the_step_says_why(impl):
+    """Steps 3 and 6 decode because it is their turn; step 9 because nobody waits."""
+    trace = stream(impl, 2)
+    stops = {step.index: str(step.stop) for step in trace.steps if step.phase == "decode"}
+    turn = "DECODE_TURN waited=2 patience=2"
+    assert stops == {3: turn, 6: turn, 9: "QUEUE_EMPTY"}
+
+
+@pytest.mark.points(5, part="plan", hint=ALL)
+def test_everybody_gets_a_token(impl):
+    """Three requests run when it is their turn: all three decode."""
+    trace = run(impl, 1, [3, 3, 3, 8, 8], [4, 4, 4, 1, 1], [0, 0, 0, 1, 1], limits(4, 32, budget=9))
+    assert [decoding(step) for step in trace.steps if step.phase == "decode"] == [[0, 1, 2]] * 3
+
+
+@pytest.mark.points(4, part="plan", hint=ORDER)
+def test_the_order_stays(impl):
+    """A batch holds two of three: the first two decode until they are done, then the third."""
+    trace = run(impl, 1, [3, 3, 3], [4, 4, 4], [0, 0, 0], limits(4, 32, seqs=2))
+    assert [decoding(step) for step in trace.steps if step.phase == "decode"] == [[0, 1]] * 3 + [[2]] * 3
+
+
+@pytest.mark.points(6, part="plan", hint=LAZY)
+def test_great_patience_is_prefill_first(impl):
+    """In random runs with little room, patience without end decides as prefill_first does, step by step."""
+    for seed in range(12):
+        work = random_requests(seed, spare_blocks=seed % 3)
+        mine = run_policy(impl.fair, 10**9, **work.arguments)
+        theirs = simulate(**work.arguments)
+        check_invariants(mine)
+        at = compare(mine, theirs).first_difference
+        assert at is None, explain_failure(mine, at, f"what prefill_first does: {theirs.explain(at)}", LAZY)

@@ -1,0 +1,45 @@
+"""A fixed sample of the matrix of solutions, starters and wrong submissions; tests/assignments/matrix.py grades all."""
+
+import pytest
+from assignments.matrix import COURSE, graded, hint_of, problems, problems_of_mutant, problems_of_points
+
+from nanoinfer.course.grading.score import Row, Score
+
+
+def row(name, cases, passed, hint=""):
+    return Row(name, name, "", 5.0, hint, "visible", cases=cases, passed=passed)
+
+
+# Two wrong submissions of each assignment: where there is one, the second gets its hint from a hidden test only.
+SAMPLE = {
+    "a1": ("first_token_reset", "newest_token_is_waste"),
+    "a2": ("boundary_at_zero", "hash_trusted"),
+    "a3": ("any_may_be_cut", "length_before_eos"),
+    "a4": ("sample_thrown_away", "starts_over"),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_solution_starter_and_wrong_submissions(name):
+    """100 %, 0 %, and in between with the hint that the docstring names; points, tests and hints are all there."""
+    mutants = COURSE.mutants(name)
+    sample = [path for path in mutants if path.stem.partition("_")[2] in SAMPLE[name]]
+    assert len(sample) == len(SAMPLE[name])
+    assert problems(name, graded(name, sample)) == []
+    assert len(mutants) >= 6
+
+
+def test_what_does_not_hold_is_said():
+    """A wrong submission that nothing fails, one that is told the right hint, and points that do not add up."""
+    score, mutant = Score("x", [row("t", cases=1, passed=1)]), COURSE.mutants("a1")[0]
+    assert problems_of_mutant(mutant, score) == [
+        f"{mutant.name} scores 5 of 5 points (100 %)",
+        f"{mutant.name}: no failing test says {hint_of(mutant)!r}",
+    ]
+    half = Score("x", [row("t", cases=1, passed=1), row("u", cases=1, passed=0, hint=f"So: {hint_of(mutant)}!")])
+    assert problems_of_mutant(mutant, half) == []
+    assert problems_of_points(half.rows) == [
+        "t has no hint",
+        "2 visible tests have 10 points",
+        "0 hidden tests have 0 points",
+    ]

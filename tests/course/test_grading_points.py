@@ -1,0 +1,136 @@
+"""Points, the table, and the formats that platforms read."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from small_course import ANSWER, graded, hand_in, make_course, row, run_pytest
+
+from nanoinfer.course.grading.formats import CSV_COLUMNS, csv_row, gradescope, junit
+from nanoinfer.course.grading.score import Row, Score, score_table
+
+HALF = ANSWER.replace("sum(numbers)", "len(numbers)").replace("2 * number", "number / 0")
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return make_course(tmp_path_factory.mktemp("course"))
+
+
+@pytest.fixture(scope="module")
+def half(course, tmp_path_factory):
+    """total() is right for [] and [1]; double() fails."""
+    return graded(course, hand_in(tmp_path_factory.mktemp("half"), HALF))
+
+
+def test_cases_share_the_points_of_their_test(half):
+    total = row(half, "test_total")
+    assert (total.cases, total.passed, total.score, total.max_score) == (3, 2, 2.0, 3.0)
+    assert total.status == "partly"
+    assert total.message.startswith("[three] assert 3 == 6")
+
+
+def test_points_add_up(half):
+    assert (half.score, half.max_score, half.percent) == (2.0, 20.0, 10.0)
+    assert [r.score for r in half.rows] == [0, 2, 0, 0]
+
+
+def test_thirds_add_up_to_a_whole():
+    rows = [Row(f"t{i}", "t", "", 1 / 3, "", "visible", cases=3, passed=3) for i in range(3)]
+    assert Score("x", rows).score == 1.0
+    assert Score("x", rows).percent == 100.0
+    assert Score("x").percent == 0.0
+
+
+def test_a_message_names_the_line_of_the_submission(half):
+    assert row(half, "test_double").message == "ZeroDivisionError: division by zero (line 3 of student.py, in double)"
+
+
+def test_title_part_hint_and_visibility(half):
+    assert row(half, "test_total").title == "Adds up a list."
+    assert row(half, "test_no_torch").title == "test_no_torch"
+    assert row(half, "test_total").hint == "Add them all."
+    assert row(half, "test_total").visibility == "visible"
+    assert row(half, "test_a_secret_property").visibility == "hidden"
+
+
+def test_reference_has_all_points_and_the_stub_none(course):
+    tests = [str(course.public_tests("a1")), *map(str, course.hidden_tests("a1"))]
+    for which, percent, said in (("reference", 100, ""), ("stub", 0, "not implemented yet")):
+        out = course.root / f"{which}.json"
+        run_pytest(course, f"--impl={which}", f"--grade-json={out}", *tests)
+        data = json.loads(out.read_text())
+        assert data["percent"] == percent
+        assert {test["message"].partition("] ")[2] or test["message"] for test in data["tests"]} == {said}
+
+
+def test_the_plugin_prints_a_table_and_fails_like_pytest(course, tmp_path):
+    done = run_pytest(course, f"--impl={hand_in(tmp_path, HALF)}", str(course.public_tests("a1")))
+    assert done.returncode == 1
+    assert "2 of 10 points (20 %)" in done.stdout
+    assert "partly      2/3  total          Adds up a list. (2 of 3 cases)" in done.stdout
+    assert "hint: Twice as much." in done.stdout
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["points()", "points(-1)", "points('3')", "points(1, 2)", "points(1, tip='x')", "points(1, visibility='x')"],
+)
+def test_a_marker_that_is_not_as_it_should_be_is_an_error(tmp_path, marker):
+    course = make_course(tmp_path)
+    course.public_tests("a1").write_text(f"import pytest\n\n@pytest.mark.{marker}\ndef test_x(impl): pass\n")
+    done = run_pytest(course, "--impl=reference", str(course.public_tests("a1")))
+    assert done.returncode == 4
+    assert "test_x: " in done.stdout + done.stderr
+
+
+def test_a_test_file_that_cannot_be_read_is_told(tmp_path):
+    course = make_course(tmp_path / "course")
+    course.public_tests("a1").write_text("import nothing_of_that_name\n")
+    score = graded(course, hand_in(tmp_path / "s", ANSWER))
+    assert "nothing_of_that_name" in score.error
+
+
+def test_the_score_survives_json(half):
+    again = Score.from_dict(json.loads(json.dumps(half.to_dict())))
+    assert again == Score(half.submission, half.rows, again.seconds, half.error, half.assignment)
+    assert half.to_dict()["tests"][1]["status"] == "partly"
+
+
+def test_gradescope_gets_points_messages_and_hidden_tests(half):
+    result = gradescope(half)
+    assert result["score"] == 2.0
+    assert sum(test["max_score"] for test in result["tests"]) == 20
+    assert sum(test["score"] for test in result["tests"]) == result["score"]
+    assert [test["visibility"] for test in result["tests"]] == ["visible"] * 3 + ["hidden"]
+    assert {test["status"] for test in result["tests"]} == {"failed"}
+    assert "2 of 3 cases passed\n[three] assert 3 == 6" in result["tests"][1]["output"]
+    assert result["tests"][1]["output"].endswith("Hint: Add them all.")
+    assert set(result) <= {"score", "execution_time", "output", "visibility", "stdout_visibility", "tests"}
+
+
+def test_junit_has_a_case_for_each_test(half):
+    bad = Score("odd\x00name", [Row("f.py::t", "t", "", 1, "", "visible", 1, 0, "bell \x07 <&>")], error="broken\x1b")
+    suites = ET.fromstring(junit([half, bad]))
+    first, second = suites
+    assert (first.get("tests"), first.get("failures")) == ("4", "4")
+    assert first[1].find("failure").text.startswith("2 of 3 cases passed")
+    assert first[1].find("properties/property[@name='points']").get("value") == "2"
+    assert second[0].find("failure").get("message") == "bell \N{REPLACEMENT CHARACTER} <&>"
+
+
+def test_a_csv_cell_is_never_a_formula(half):
+    line = dict(zip(CSV_COLUMNS, csv_row(Score("=HYPERLINK(1)", half.rows, error="+1\nmore")), strict=True))
+    assert line["submission"] == "'=HYPERLINK(1)"
+    assert line["error"] == "'+1"
+    assert line["not_passed"].startswith("Doubles a number.; Adds up a list.")
+
+
+def test_the_table_shows_messages_and_hints_of_what_failed():
+    rows = [
+        Row("f::a", "Works", "p", 2, "Not shown.", "visible", 1, 1),
+        Row("f::b", "Fails", "p", 2, "Look there.", "visible", 1, 0, "first\nsecond"),
+    ]
+    lines = list(score_table(Score("x", rows, error="the file is odd")))
+    assert [good for _, good in lines] == [True, False, False, False, False, False]
+    assert [line.strip() for line, _ in lines[2:]] == ["first", "second", "hint: Look there.", "the file is odd"]
