@@ -16,6 +16,10 @@ SAMPLE = {
     "a2": ("boundary_at_zero", "hash_trusted"),
     "a3": ("any_may_be_cut", "length_before_eos"),
     "a4": ("sample_thrown_away", "starts_over"),
+    "a5": ("off_by_one", "half_prompt_holds"),
+    "a6": ("leaf_only", "never_ages"),
+    "a7": ("boundary_at_zero", "decodes_only"),
+    "a8": ("padding_stored", "no_maximum"),
 }
 
 

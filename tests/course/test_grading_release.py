@@ -155,6 +155,8 @@ def test_the_project_releases_without_held_out_material(tmp_path, capsys):
     assert ", ".join(NAMES[:2]) in capsys.readouterr().out
     assert held_out_in(CHECKOUT, tmp_path / "copy") == []
     notebooks = list((tmp_path / "copy" / "notebooks" / "assignments").glob("*/*.ipynb"))
+    tests = sorted(path.stem for path in (tmp_path / "copy" / "tests").rglob("*.py"))
+    assert tests == [f"test_{name}" for name in NAMES]
     links = [(path, link) for path in notebooks for link in re.findall(r"\]\((\.[^)#\s]+)", path.read_text())]
     assert len(links) > 5
     assert [link for path, link in links if not (path.parent / link).exists()] == []

@@ -132,9 +132,6 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
         goal = copy.root / path.relative_to(course.root)
         goal.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, goal)
-    for path in course.tests.glob("*.py"):  # what the public tests share
-        if not path.name.startswith("test_"):
-            shutil.copy(path, copy.tests)
     for name in names:
         copy.folder(name).mkdir(parents=True, exist_ok=True)
         source = course.solution(name).read_text(encoding="utf-8")
@@ -177,7 +174,7 @@ def _secrets(course: Course) -> Iterator[str]:
     """Names of hidden tests, and the longer lines of solutions that stand in no starter, public test or lesson."""
     solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
     pages = [path for path in _lessons(course) if path.suffix in (".md", ".ipynb")]
-    readable = [path.read_text(encoding="utf-8") for path in (*course.tests.glob("*.py"), *pages)]
+    readable = [path.read_text(encoding="utf-8") for path in (*course.tests.glob("test_*.py"), *pages)]
     public = "".join([*readable, *map(starter, solutions)])
     for path in (course.tests / "hidden").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

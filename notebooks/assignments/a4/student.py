@@ -147,9 +147,9 @@ class Scheduler:
 
         For each row: make the filled blocks findable (`hash_blocks`, which reads the counters as they were before the
         step), count the scheduled tokens as computed, and set `num_scheduled_tokens` back to 0. If now all tokens of
-        the sequence are computed, its prefill is over (`is_prefill` is False), and its sample is a new token: append it,
-        and say so in `row.token_id`. Else the row was a middle chunk, whose sample is dropped. All of this holds for a victim that comes
-        back: it computes its old tokens and its newest one, and the sample after that one is new.
+        the sequence are computed, its prefill is over (`is_prefill` is False), and its sample is a new token: append
+        it, and say so in `row.token_id`. Else the row was a middle chunk, whose sample is dropped. This holds for a
+        victim that comes back, too: it computes its old tokens and its newest one, and the sample after it is new.
 
         A sequence with a reason to finish leaves: out of `running` and `sequences`, its blocks freed, its status
         FINISHED, and the reason (of `self.finish_reason(seq)`) in `seq.finish_reason`.
