@@ -6,9 +6,7 @@ from nanoinfer.course.grading.against import run_against_reference
 from nanoinfer.course.grading.cases import admitted, compute, limits, prompt, sequence, tokens
 
 TABLE = "A table needs seq.num_blocks blocks; take them from the front of the free list and set ref_count."
-TAIL_FIRST = (
-    "Give blocks back from the end of the table, to the end of the free list: prefixes then last longest."
-)
+TAIL_FIRST = "Give blocks back from the end of the table, to the end of the free list: prefixes then last longest."
 COUNTED = "A block goes back to the free list when its last holder lets go, not before."
 TWICE = "After deallocate the table is empty, so a second call finds nothing to give back."
 BOUNDARY = "The newest token is in token_ids already: it needs a block when len(seq) is beyond the slots of the table."
