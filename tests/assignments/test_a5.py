@@ -128,11 +128,12 @@ def test_the_order_stays(impl):
 
 @pytest.mark.points(6, part="plan", hint=LAZY)
 def test_great_patience_is_prefill_first(impl):
-    """In random runs with little room, patience without end decides as prefill_first does, step by step."""
-    for seed in range(12):
-        work = random_requests(seed, spare_blocks=seed % 3)
-        mine = run_policy(impl.fair, 10**9, **work.arguments)
-        theirs = simulate(**work.arguments)
+    """Patience without end decides as prefill_first does, step by step: in batches of two, and with little room."""
+    works = [random_requests(seed, spare_blocks=seed % 3).arguments for seed in range(12)]
+    pairs = {"prompts": [prompt(3, i) for i in range(5)], "sampling_params": tokens(3), **limits(4, 32, seqs=2)}
+    for work in [pairs, *works]:
+        mine = run_policy(impl.fair, 10**9, **work)
+        theirs = simulate(**work)
         check_invariants(mine)
         at = compare(mine, theirs).first_difference
         assert at is None, explain_failure(mine, at, f"what prefill_first does: {theirs.explain(at)}", LAZY)

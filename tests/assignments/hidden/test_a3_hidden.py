@@ -3,6 +3,7 @@
 import pytest
 
 from nanoinfer import EngineConfig, SamplingParams
+from nanoinfer.core.sequence import SequenceStatus
 from nanoinfer.course.grading import explain_failure, run_student
 from nanoinfer.course.grading.against import expect_steps, run_against_reference
 from nanoinfer.course.grading.cases import limits, prompt, random_requests, sequence, tokens
@@ -123,6 +124,7 @@ def test_a_request_by_hand(impl):
     scheduler.add(seq)
     scheduler.postprocess(scheduler.schedule(), [7])
     assert (seq.num_computed_tokens, seq.num_scheduled_tokens, seq.is_prefill) == (9, 0, False), COUNTERS
+    assert seq.status is SequenceStatus.RUNNING, COUNTERS
     scheduler.postprocess(scheduler.schedule(), [8])
     assert seq.token_ids == [*prompt(9), 7, 8]
     assert (scheduler.sequences, scheduler.is_finished(), seq.is_finished) == ({}, True, True), COUNTERS

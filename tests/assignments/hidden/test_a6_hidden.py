@@ -9,7 +9,7 @@ from nanoinfer.course.grading.shared_prefix import computed, expect_found, movin
 from nanoinfer.course.invariants import check_invariants
 
 HEAT = "Count the hits of every block in _take_hit; _take_new takes the free block with the fewest."
-AGE = "Let old hits count less: halve all counts whenever as many blocks were taken as the pool has."
+AGE = "Let old hits count less, for instance by halving all counts whenever a block is taken."
 NEW = "Set the count of a block to 0 when it gets new content."
 FOLD = "Only the block that is taken leaves the free list; the others keep their order."
 OFF = "Without hashes all free blocks are equal: take the one that was freed first."
@@ -41,10 +41,10 @@ def test_popularity_moves_on(impl, seed):
 
 @pytest.mark.points(5, part="better", hint=NEW, visibility="hidden")
 def test_new_content_is_new(impl):
-    """A was popular; then a prompt took its block. Its content is not popular, that of the new favourite is."""
-    a, b, whole = prompt(5), prompt(5, 1), prompt(16, 2)
-    trace = one_by_one(impl.Evictor, [*[a] * 9, whole, b, b, prompt(9, 3), b], blocks=4)
-    expect_found(trace, [0, *[4] * 8, 0, 0, 4, 0, 4], NEW)
+    """A was popular; then W took its block, for its own last one. W was never hit, so that block goes first again."""
+    a, w = prompt(5), prompt(16, 2)
+    trace = one_by_one(impl.Evictor, [*[a] * 9, w, prompt(4, 3), w], blocks=4)
+    expect_found(trace, [0, *[4] * 8, 0, 0, 12], NEW)
 
 
 @pytest.mark.points(5, part="better", hint=SHARED, visibility="hidden")

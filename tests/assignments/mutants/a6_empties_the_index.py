@@ -12,8 +12,7 @@ from nanoinfer.core.block_manager import NO_HASH, Block
 class Evictor(BlockManager):
     def __init__(self, num_blocks: int, block_size: int) -> None:
         super().__init__(num_blocks, block_size)
-        self.heat = [0.0] * num_blocks  # hits on what a block holds now; halved from time to time
-        self.num_taken = 0
+        self.heat = [0.0] * num_blocks  # hits on what a block holds now; old ones count ever less
 
     def _take_hit(self, seq: Sequence, block: Block) -> None:
         self.heat[block.block_id] += 1
@@ -25,7 +24,5 @@ class Evictor(BlockManager):
         self.free_block_ids.move_to_end(coldest, last=False)
         super()._take_new(seq)
         self.reset_prefix_cache()
-        self.heat[coldest] = 0
-        self.num_taken += 1
-        if self.num_taken % len(self.blocks) == 0:
-            self.heat = [heat / 2 for heat in self.heat]
+        self.heat = [heat / 2 for heat in self.heat]
+        self.heat[coldest] = 0.0

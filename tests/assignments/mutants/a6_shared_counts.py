@@ -31,7 +31,6 @@ class Evictor(BlockManager):
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         super().__init__(num_blocks, block_size)
-        self.num_taken = 0
 
     def _take_hit(self, seq: Sequence, block: Block) -> None:
         self.heat[block.block_id] += 1
@@ -42,7 +41,5 @@ class Evictor(BlockManager):
         coldest = min(self.free_block_ids, key=lambda i: (self.blocks[i].hash != NO_HASH, self.heat[i]))
         self.free_block_ids.move_to_end(coldest, last=False)
         super()._take_new(seq)
-        self.heat[coldest] = 0
-        self.num_taken += 1
-        if self.num_taken % len(self.blocks) == 0:
-            self.heat[:] = [heat / 2 for heat in self.heat]
+        self.heat[:] = [heat / 2 for heat in self.heat]
+        self.heat[coldest] = 0.0

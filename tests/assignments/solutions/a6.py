@@ -33,8 +33,7 @@ class Evictor(BlockManager):
         """What you want to remember of each block begins here."""
         super().__init__(num_blocks, block_size)
         # BEGIN SOLUTION
-        self.heat = [0.0] * num_blocks  # hits on what a block holds now; halved from time to time
-        self.num_taken = 0
+        self.heat = [0.0] * num_blocks  # hits on what a block holds now; old ones count ever less
         # END SOLUTION
 
     def _take_hit(self, seq: Sequence, block: Block) -> None:
@@ -51,8 +50,6 @@ class Evictor(BlockManager):
         coldest = min(self.free_block_ids, key=lambda i: (self.blocks[i].hash != NO_HASH, self.heat[i]))
         self.free_block_ids.move_to_end(coldest, last=False)
         super()._take_new(seq)
-        self.heat[coldest] = 0
-        self.num_taken += 1
-        if self.num_taken % len(self.blocks) == 0:
-            self.heat = [heat / 2 for heat in self.heat]
+        self.heat = [heat / 2 for heat in self.heat]
+        self.heat[coldest] = 0.0
         # END SOLUTION
