@@ -157,7 +157,7 @@ def test_the_project_releases_without_held_out_material(tmp_path, capsys):
     notebooks = list((tmp_path / "copy" / "notebooks" / "assignments").glob("*/*.ipynb"))
     tests = sorted(path.stem for path in (tmp_path / "copy" / "tests").rglob("*.py"))
     assert tests == [f"test_{name}" for name in NAMES]
-    links = [(path, link) for path in notebooks for link in re.findall(r"\]\((\.[^)#\s]+)", path.read_text())]
+    links = [(path, link) for path in notebooks for link in re.findall(r"\]\((\.{1,2}/[^)#\s]+)", path.read_text())]
     assert len(links) > 5
     assert [link for path, link in links if not (path.parent / link).exists()] == []
     assert len(held_out_in(CHECKOUT, CHECKOUT.tests)) > 20, "it would find nothing at all"
