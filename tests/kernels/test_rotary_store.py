@@ -109,9 +109,13 @@ def test_separate_caches_and_wide_rows():
     places = given["positions"].int(), given["slots"].int()
     weights = given["q_weight"], given["k_weight"]
     norm_rope_store(wide[:, 100:612], *weights, EPS, *tables, *places, key_cache, value_cache)
-    assert torch.equal(wide[:, 100:612], given["qkv"])
+    close = {
+        "rtol": 1e-5,
+        "atol": 1e-6,
+    }  # other strides are another variant of the kernel, which may sum in another order
+    torch.testing.assert_close(wide[:, 100:612], given["qkv"], **close)
     assert wide[:, :100].isnan().all()
     assert wide[:, 612:].isnan().all()
     written = [slot for slot in SLOTS if slot >= 0]
-    assert torch.equal(key_cache[written], given["cache"][written, 0])
+    torch.testing.assert_close(key_cache[written], given["cache"][written, 0], **close)
     assert torch.equal(value_cache[written], given["cache"][written, 1])
