@@ -206,9 +206,11 @@ def is_pipe(fd):
 
 
 def test_an_answer_that_somebody_else_wrote_does_not_count():
+    others = {fd: os.fstat(fd).st_ino for fd in range(3, 256) if is_pipe(fd)}  # this process may hold some already
+
     def forge():
-        pipes = [fd for fd in range(3, 256) if is_pipe(fd)]
-        os.write(pipes[-1], b'{"token": "", "answer": ["passed", ""], "message": "", "timed_out": false}\n')
+        (answers,) = (fd for fd in range(3, 256) if is_pipe(fd) and others.get(fd) != os.fstat(fd).st_ino)
+        os.write(answers, b'{"token": "", "answer": ["passed", ""], "message": "", "timed_out": false}\n')
         os._exit(0)
 
     ending = run_isolated(forge, Limits())
