@@ -25,7 +25,7 @@ def show(llm, prompts=PROMPTS, most=18, **more):
     return live(llm, prompts, params, decode=llm._tokenizer.decode, **more)
 """
 ONE = ["llm = engine()", "w = show(llm)\nw"]
-SLOW = ["llm = engine(num_kvcache_blocks=400)", "w = show(llm, most=600)\nw"]
+SLOW = ["llm = engine(num_kvcache_blocks=800)", "w = show(llm, most=1800)\nw"]  # long enough for every click of a test
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +199,8 @@ def test_stop_abort_and_other_cells_work_while_it_runs(opened):
     book.live.locator(f"{SLIDER}:not([max='0'])").wait_for()
     assert book.ask("w.running")
     book.row(1).click()
+    while book.ask("w.selected") != 1:  # until the engine knows it too
+        book.page.wait_for_timeout(50)
     book.button("Abort sequence 1").click()
     book.wait_note("Aborted sequence 1")
     assert book.ask("w.running")
