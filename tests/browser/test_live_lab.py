@@ -25,7 +25,12 @@ def show(llm, prompts=PROMPTS, most=18, **more):
     return live(llm, prompts, params, decode=llm._tokenizer.decode, **more)
 """
 ONE = ["llm = engine()", "w = show(llm)\nw"]
-SLOW = ["llm = engine(num_kvcache_blocks=400)", "w = show(llm, most=600)\nw"]
+# Steps that take 30 ms, and enough of them: on a fast machine a run would be over before a test has clicked.
+SLOW = [
+    "import time\nllm = engine(num_kvcache_blocks=1500)\nlaunch = llm._runner.launch\n"
+    "llm._runner.launch = lambda plan: (time.sleep(0.03), launch(plan))[1]",
+    "w = show(llm, most=1500)\nw",
+]
 
 
 @pytest.fixture(scope="module")
@@ -193,15 +198,12 @@ def test_a_refused_request_is_told_and_changes_nothing(opened):
     book.wait_step(0)
 
 
-@pytest.mark.skip(reason="the note of an abort during a run reaches the view too late about one time in three")
 def test_stop_abort_and_other_cells_work_while_it_runs(opened):
     book = opened(*SLOW)
     book.button("Run").click()
     book.live.locator(f"{SLIDER}:not([max='0'])").wait_for()
     assert book.ask("w.running")
     book.row(1).click()
-    while book.ask("w.selected") != 1:  # until the engine knows it too
-        book.page.wait_for_timeout(50)
     book.button("Abort sequence 1").click()
     book.wait_note("Aborted sequence 1")
     assert book.ask("w.running")
