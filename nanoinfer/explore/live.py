@@ -33,6 +33,7 @@ from nanoinfer.explore.live_feed import Feed
 from nanoinfer.explore.live_run import Goal, goal_of
 from nanoinfer.explore.live_sequences import Decode, SequenceList
 from nanoinfer.explore.live_static import static_forms
+from nanoinfer.explore.live_turns import Turns, in_turn
 from nanoinfer.explore.page import live_module
 from nanoinfer.explore.shell import THEMES
 from nanoinfer.sampling_params import SamplingParams
@@ -84,6 +85,7 @@ class LiveExplorer(anywidget.AnyWidget):
         self._decode = decode
         self._task: asyncio.Task[None] | None = None
         self._running = False
+        self._turns = Turns()
         self._note = ""
         self._failed = False  # whether the note tells of an error
         self._accepted: dict[str, Any] = {"count": 0, "prompt": ""}  # how many the text box has added, and the last one
@@ -95,7 +97,7 @@ class LiveExplorer(anywidget.AnyWidget):
             self._detach("")
             raise
         self.on_msg(self._receive)
-        self.observe(self._send_status, "selected")
+        self.observe(self._on_selected, "selected")
         _explorers[llm] = weakref.ref(self)
         self._send_status()
 
@@ -130,6 +132,7 @@ class LiveExplorer(anywidget.AnyWidget):
             raise RuntimeError("this explorer is closed; run the cell again for a new one")
         return self._llm
 
+    @in_turn
     def reset(self) -> None:
         """Drop all requests, empty the prefix cache and record anew, with the initial prompts queued again."""
         llm = self._engine()
@@ -148,7 +151,7 @@ class LiveExplorer(anywidget.AnyWidget):
     def close(self) -> None:
         """Stop recording and take the view away. A second call does nothing."""
         if getattr(self, "_llm", None) is not None:
-            self._detach("Closed.")
+            self._turns.call(lambda: self._detach("Closed."))
         super().close()
 
     def _detach(self, note: str) -> None:
@@ -168,6 +171,7 @@ class LiveExplorer(anywidget.AnyWidget):
 
     # ---- steps ----------------------------------------------------------------------------
 
+    @in_turn
     def step(self) -> None:
         """Run one step of the engine. Raises whatever the engine raises; the step is undone then."""
         if self._running:
@@ -192,6 +196,7 @@ class LiveExplorer(anywidget.AnyWidget):
                 return True
         raise RuntimeError(STOP_RECORDING)
 
+    @in_turn
     def run(self, until: str | int | None = None) -> None:
         """Step until nothing is left to do, in turns with the kernel's other work.
 
@@ -212,9 +217,11 @@ class LiveExplorer(anywidget.AnyWidget):
         except RuntimeError:
             raise RuntimeError("run() needs an event loop, as a notebook has; elsewhere call step()") from None
         self._running, self._note, self._failed = True, "", False
+        self._turns.run_in(loop)
         self._task = loop.create_task(self._drive(goal))
         self._send_status()
 
+    @in_turn
     def stop(self) -> None:
         """Stop running after the step in flight. It does nothing if nothing runs."""
         if self._running:
@@ -242,14 +249,16 @@ class LiveExplorer(anywidget.AnyWidget):
         except BaseException as error:
             note, failed = _words(error), True
         finally:
-            if self._task is mine and (self._running or note):
-                self._running = False
-                self._feed.flush()
-                self._send_status(note=note, failed=failed)
+            if self._task is mine:
+                self._turns.run_in(None)
+                if self._running or note:
+                    self._running = False
+                    self._feed.flush()
+                    self._send_status(note=note, failed=failed)
 
     def _turn(self, goal: Goal) -> str | None:
         """One step of a run; why it ends with it, if it does."""
-        with interruptible():
+        with interruptible(), self._turns.lock:
             before = len(self.trace.steps)
             if not self._advance():
                 return "Idle: every request has finished."
@@ -261,6 +270,7 @@ class LiveExplorer(anywidget.AnyWidget):
 
     # ---- requests -------------------------------------------------------------------------
 
+    @in_turn
     def add(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> int:
         """Queue a request and return its id. Raises ValueError if it is refused."""
         seq_id = self._engine().add_request(prompt, sampling_params)
@@ -268,6 +278,7 @@ class LiveExplorer(anywidget.AnyWidget):
         self._send_status(note=f"Added sequence {seq_id}.")
         return seq_id
 
+    @in_turn
     def abort(self, seq_id: int) -> dict[str, Any]:
         """Drop a live request and return what it had so far. Raises ValueError if it is not live."""
         output = self._engine().abort(seq_id)
@@ -276,6 +287,7 @@ class LiveExplorer(anywidget.AnyWidget):
 
     # ---- messages -------------------------------------------------------------------------
 
+    @in_turn
     def _receive(self, _widget: object, message: Any, _buffers: object) -> None:
         """A button was pressed. Whatever goes wrong is told in the view."""
         actions: dict[str, Callable[[], object]] = {
@@ -301,7 +313,11 @@ class LiveExplorer(anywidget.AnyWidget):
         self._accepted = {"count": self._accepted["count"] + 1, "prompt": prompt}
         self._send_status()
 
-    def _send_status(self, _change: object = None, note: str | None = None, failed: bool = False) -> None:
+    @in_turn
+    def _on_selected(self, _change: object) -> None:
+        self._send_status()
+
+    def _send_status(self, note: str | None = None, failed: bool = False) -> None:
         """Tell the view where everything stands."""
         if note is not None:
             self._note, self._failed = note, failed

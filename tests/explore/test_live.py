@@ -4,6 +4,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
+import time
 from itertools import pairwise
 
 import pytest
@@ -286,6 +288,49 @@ def test_an_interrupt_during_a_run(llm, open_live, monkeypatch, ignored):
     run(explorer)
     assert llm.is_finished()
     assert frames_sent(explorer)[-1][1] == len(explorer.trace.steps)
+
+
+def test_a_message_on_another_thread_takes_its_turn_between_two_steps(llm, open_live, monkeypatch):
+    """JupyterLab delivers some on a thread of their own: an abort must not touch the engine in the middle of a step."""
+    explorer = open_live(llm, prompts=[[5, 6, 7], [8, 9]], sampling_params=params(60))
+    launch, abort, threads, inside = llm._runner.launch, llm.abort, [], []
+
+    def slow(plan):
+        inside.append(plan)
+        time.sleep(0.01)
+        pending = launch(plan)
+        inside.pop()
+        return pending
+
+    def noted(request_id):
+        threads.append((threading.current_thread(), list(inside)))
+        return abort(request_id)
+
+    monkeypatch.setattr(llm._runner, "launch", slow)
+    monkeypatch.setattr(llm, "abort", noted)
+    second = max(states(explorer))
+
+    def other_thread():
+        time.sleep(0.1)  # the run is on
+        explorer.selected = second  # asks the engine for candidates
+        press(explorer, "abort", id=second)
+
+    async def main():
+        press(explorer, "run", until=None)
+        asker = threading.Thread(target=other_thread)
+        asker.start()
+        while asker.is_alive():
+            await asyncio.sleep(0)
+        assert explorer.running
+        assert note(explorer).startswith(f"Aborted sequence {second}")
+        explorer.stop()
+        await explorer.wait()
+
+    asyncio.run(main())
+    assert threads == [(threading.main_thread(), [])]
+    assert states(explorer)[second] == "aborted"
+    with pytest.raises(ValueError, match="no live request"):  # an error comes back to the thread that asked
+        explorer.abort(second)
 
 
 def run_in_loop(explorer, outside):
