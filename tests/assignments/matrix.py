@@ -16,11 +16,13 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nanoinfer.course.grading.assignments import ASSIGNMENTS, CHECKOUT, Course
 from nanoinfer.course.grading.grade import Grading, grade_all
 from nanoinfer.course.grading.release import starter
 from nanoinfer.course.grading.score import Row, Score
+from nanoinfer.course.grading.wrong import write_wrong
 
 COURSE = Course(CHECKOUT)
 JOBS = 2
@@ -84,7 +86,13 @@ def graded(name: str, mutants: Iterable[Path]) -> dict[Path, Score]:
 def report(name: str) -> dict[str, object]:
     """One assignment, all its wrong submissions."""
     started = time.monotonic()
-    scores = graded(name, COURSE.mutants(name))
+    with TemporaryDirectory() as folder:
+        scores = graded(name, write_wrong(COURSE, name, Path(folder)))
+        return summary(name, scores, started)
+
+
+def summary(name: str, scores: dict[Path, Score], started: float) -> dict[str, object]:
+    """What `report` says, while the wrong submissions are there."""
     solution = scores[COURSE.solution(name)]
     points = {
         kind: sum(row.max_score for row in solution.rows if row.visibility == kind) for kind in ("visible", "hidden")
@@ -92,7 +100,7 @@ def report(name: str) -> dict[str, object]:
     return {
         "points": points,
         "tests": len(solution.rows),
-        "percent": {path.parent.name + "/" + path.name: score.percent for path, score in scores.items()},
+        "percent": {path.name: score.percent for path, score in scores.items()},
         "problems": [*problems(name, scores), *(f"nothing fails {test}" for test in never_failed(name, scores))],
         "failed_by_the_starter_only": starter_only(name, scores),
         "seconds": round(time.monotonic() - started, 1),

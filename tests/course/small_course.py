@@ -86,7 +86,7 @@ def make_course(root: Path) -> Course:
         course.public_tests("a1"): PUBLIC,
         course.tests / "hidden" / "test_a1_hidden.py": HIDDEN,
         course.solution("a1"): SOLUTION,
-        course.tests / "mutants" / "a1_wrong.py": '"""Wrong."""\n',
+        course.tests / "mutants" / "a1_wrong.toml": 'mistake = "Wrong."\nhint = "right"\nedits = []\n',
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -2,8 +2,10 @@
 
 import pytest
 from assignments.matrix import COURSE, graded, hint_of, problems, problems_of_mutant, problems_of_points
+from small_course import make_course
 
 from nanoinfer.course.grading.score import Row, Score
+from nanoinfer.course.grading.wrong import write_wrong
 
 
 def row(name, cases, passed, hint=""):
@@ -24,18 +26,18 @@ SAMPLE = {
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_solution_starter_and_wrong_submissions(name):
+def test_solution_starter_and_wrong_submissions(name, tmp_path):
     """100 %, 0 %, and in between with the hint that the docstring names; points, tests and hints are all there."""
-    mutants = COURSE.mutants(name)
+    mutants = write_wrong(COURSE, name, tmp_path)
     sample = [path for path in mutants if path.stem.partition("_")[2] in SAMPLE[name]]
     assert len(sample) == len(SAMPLE[name])
     assert problems(name, graded(name, sample)) == []
     assert len(mutants) >= 6
 
 
-def test_what_does_not_hold_is_said():
+def test_what_does_not_hold_is_said(tmp_path):
     """A wrong submission that nothing fails, one that is told the right hint, and points that do not add up."""
-    score, mutant = Score("x", [row("t", cases=1, passed=1)]), COURSE.mutants("a1")[0]
+    score, mutant = Score("x", [row("t", cases=1, passed=1)]), write_wrong(COURSE, "a1", tmp_path)[0]
     assert problems_of_mutant(mutant, score) == [
         f"{mutant.name} scores 5 of 5 points (100 %)",
         f"{mutant.name}: no failing test says {hint_of(mutant)!r}",
@@ -47,3 +49,11 @@ def test_what_does_not_hold_is_said():
         "2 visible tests have 10 points",
         "0 hidden tests have 0 points",
     ]
+
+
+def test_an_edit_that_the_solution_has_overtaken_is_an_error(tmp_path):
+    course = make_course(tmp_path / "course")
+    path = course.tests / "mutants" / "a1_more.toml"
+    path.write_text('mistake = "More."\nhint = "less"\n[[edits]]\nold = "no such line"\nnew = ""\n')
+    with pytest.raises(ValueError, match=r"a1_more.toml: this must stand in its solution once.*\n.*no such line"):
+        write_wrong(course, "a1", tmp_path)

@@ -77,6 +77,7 @@ def test_pytest_alone_runs_in_the_copy(course, tmp_path):
         ("data.txt", "return number + number  # the one true way of doubling"),
         ("data.txt", "# BEGIN SOLUTION"),
         ("a1_wrong.py", "x = 1"),
+        ("a1_wrong.toml", "x = 1"),
         ("test_a1_hidden.py", "x = 1"),
         ("solutions/notes.txt", "x"),
     ],

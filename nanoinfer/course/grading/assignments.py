@@ -98,7 +98,7 @@ class Course:
         return self.tests / "solutions" / f"{name}.py"
 
     def mutants(self, name: str) -> list[Path]:
-        return sorted((self.tests / "mutants").glob(f"{name}_*.py"))
+        return sorted((self.tests / "mutants").glob(f"{name}_*.toml"))
 
     def folder(self, name: str) -> Path:
         return self.root / "notebooks" / "assignments" / name

@@ -160,7 +160,8 @@ def without_answers(notebook: str) -> str:
 def held_out_in(course: Course, tree: Path) -> list[str]:
     """Held-out material in `tree`, as `file: what`: names of files, hidden tests by name, lines of solutions."""
     secrets = sorted(set(_secrets(course)))
-    names = {file.name for folder in course.held_out for file in folder.glob("*.py")}
+    files = [file for folder in course.held_out for file in folder.iterdir() if file.is_file()]
+    names = {name for file in files for name in (file.name, file.stem + ".py")}  # wrong submissions are written out
     found = []
     for path in sorted(path for path in tree.rglob("*") if path.is_file()):
         if path.name in names or set(path.relative_to(tree).parts) & set(HELD_OUT):
