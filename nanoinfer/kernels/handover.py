@@ -12,7 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-EARLY = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
+from nanoinfer.kernels.interpreter import is_interpreting
+
+EARLY = not is_interpreting() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 EARLY_IN_KERNELS = tl.constexpr(EARLY)
 LAUNCH = {"launch_pdl": True} if EARLY else {}  # options of every launch
 

@@ -1,9 +1,12 @@
 """The committed recordings are what the present code would record."""
 
+import gzip
+
 import pytest
 
+from nanoinfer.course.gpu_step import simulated_run
 from nanoinfer.course.recordings import CHECKOUT, recorded
-from nanoinfer.course.traces import RECORDINGS, main
+from nanoinfer.course.traces import ON_A_GPU, RECORDINGS, main
 
 COMMITTED = sorted(path.name.removesuffix(".jsonl.gz") for path in CHECKOUT.glob("*"))
 
@@ -20,18 +23,31 @@ def differences(a, b):
 
 
 def test_there_is_a_recipe_for_each_file_and_a_file_for_each_recipe():
-    assert sorted(RECORDINGS) == COMMITTED
+    assert sorted(RECORDINGS | ON_A_GPU) == COMMITTED
 
 
 @pytest.mark.parametrize("name", COMMITTED)
-def test_a_recording_is_small(name):
-    assert (CHECKOUT / f"{name}.jsonl.gz").stat().st_size < 200_000
+def test_a_recording_is_small_and_names_no_folder_of_a_machine(name):
+    path = CHECKOUT / f"{name}.jsonl.gz"
+    assert path.stat().st_size < 200_000
+    assert b'"/' not in gzip.decompress(path.read_bytes())
 
 
-@pytest.mark.parametrize("name", COMMITTED)
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_decides_as_the_code_does(name):
     stale = differences(recorded(name), RECORDINGS[name]())
     assert not stale, f"{name} differs in {stale}; python -m nanoinfer.course.traces records it anew"
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_a_recording_of_a_gpu_decides_as_the_code_does(name):
+    """The simulator gets the tokens that the model drew; prompts begin with the request's number."""
+    trace = recorded(name)
+    prompts = [request.prompt_token_ids for request in trace.requests.values()]
+    drawn = [output["token_ids"] for output in trace.outputs]
+    again = simulated_run(name, lambda ids: drawn[ids[0]][len(ids) - len(prompts[ids[0]])])
+    stale = differences(trace, again)
+    assert not stale, f"{name} differs in {stale}; python -m nanoinfer.course.traces records it anew on a GPU"
 
 
 def test_a_change_is_noticed():
@@ -63,5 +79,6 @@ def test_the_command_writes_all_of_them(tmp_path, monkeypatch):
     from nanoinfer import simulate
 
     monkeypatch.setattr("nanoinfer.course.traces.RECORDINGS", {"one": lambda: simulate([[1, 2, 3]])})
+    monkeypatch.setattr("nanoinfer.course.traces.ON_A_GPU", {})
     main(tmp_path / "traces")
     assert [path.name for path in (tmp_path / "traces").iterdir()] == ["one.jsonl.gz"]

@@ -98,7 +98,6 @@ def _run(command: list[str], folder: str, seconds: float) -> str:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
-        "TRITON_INTERPRET": "1",
     }
     environment.pop("PYTEST_ADDOPTS", None)
     process = subprocess.Popen(

@@ -1,11 +1,13 @@
 """Paged caches to attend to, and the right answer worked out slowly: what the tests of assignment 8 use.
 
-Importing this switches Triton's interpreter on where there is no GPU, so it must come before triton.
+Importing this switches Triton's interpreter on where there is no GPU, so it must come before triton. Graded tests run
+in the interpreter everywhere; a notebook uses the GPU.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nanoinfer.kernels.interpreter import triton_interpreter
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICE = "cuda" if os.environ.get("TRITON_INTERPRET") != "1" and torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
     triton_interpreter()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import time
 from dataclasses import replace
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     mark = "points(n, part='', hint='', visibility='visible' | 'hidden'): what a test is worth"
     config.addinivalue_line("markers", mark)
     config.pluginmanager.register(Grader(config), "nanoinfer-grader")
+    os.environ["TRITON_INTERPRET"] = "1"  # read by triton: points are the same with a GPU and without
 
 
 @pytest.fixture(scope="session")

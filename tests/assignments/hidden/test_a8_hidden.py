@@ -99,4 +99,4 @@ def test_inputs_stay(impl, way):
     first = ways(impl)[way](*case.arguments)
     assert all(torch.equal(old, new) for old, new in zip(before, case.arguments, strict=False)), INPUTS
     assert torch.equal(first, ways(impl)[way](*case.arguments)), "the same call gave another answer"
-    assert str(first.device).startswith(DEVICE)
+    assert str(first.device).startswith(DEVICE), "the output lies where the query lies"
