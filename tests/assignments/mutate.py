@@ -86,9 +86,13 @@ def _ways(node: ast.AST) -> list[tuple[str, object]]:
         ways.append(("not", lambda: _with(node, test=ast.UnaryOp(ast.Not(), node.test))))
     if isinstance(node, ast.Call) and len(node.args) > 1 and ast.unparse(node.func) not in ("min", "max"):
         ways.append(("swapped arguments", lambda: _with(node, args=[node.args[1], node.args[0], *node.args[2:]])))
-    if isinstance(node, DELETED):
+    if isinstance(node, DELETED) and not _is_docstring(node):
         ways.append(("deleted", ast.Pass))
     return ways
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _with(node: ast.AST, **fields: object) -> ast.AST:
