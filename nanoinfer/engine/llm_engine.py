@@ -210,7 +210,7 @@ class LLMEngine:
             self._core.drop(ids)
             raise
         finally:
-            if trace:
+            if trace and self._core.trace is trace:  # a callback may have stopped it
                 self.stop_trace()
         outputs = [done[seq.seq_id] if seq.seq_id in done else self._output(seq) for seq in batch]
         if trace is None:

@@ -216,6 +216,18 @@ def test_an_error_in_the_forward_pass_comes_through_unchanged(llm, monkeypatch):
         assert len(llm.generate([prompt(5)], params(2), use_tqdm=False)[0]["token_ids"]) == 2
 
 
+def test_a_callback_that_stops_the_recording_loses_no_result(llm):
+    def on_step(trace, i):
+        if i == 1:
+            llm.stop_trace()
+
+    trace = llm.generate([prompt(5), prompt(6, 1)], params(5), on_step=on_step, use_tqdm=False)
+    assert len(trace.steps) == 2
+    assert [len(output["token_ids"]) for output in trace.outputs] == [5, 5]
+    llm.start_trace()
+    llm.stop_trace()
+
+
 def test_aborting_one_of_the_batch_from_on_step_ends_the_others_normally(llm):
     """generate() returns; the aborted one keeps its place, its tokens so far and its reason."""
     expected = alone(llm, prompt(6, 1), params(5))
