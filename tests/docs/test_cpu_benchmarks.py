@@ -61,6 +61,13 @@ class LoudFlight(Flight):
         super().lap(name, now)
 
 
+def rest_of(core):
+    """Step until nothing is left to do; what finished."""
+    finished = [seq for _ in range(60) for seq in core.step()]
+    assert core.is_finished()
+    return finished
+
+
 def watched_run(recording_cost, deleted, overlap, monkeypatch):
     """What a run tells: names of the recorder's events and of the recording's calls, and how many laps were taken;
     with the outputs. Requests share a prefix, find it again, are preempted, aborted and, overlapped, stopped late."""
@@ -75,11 +82,9 @@ def watched_run(recording_cost, deleted, overlap, monkeypatch):
     core.add(prompt(5), params(8))
     core.add(prompt(4, tag=1), params(1, stop_token_ids=(7,)))  # the token of every row is 7
     core.abort(core.add(prompt(3, tag=2), params(5)))
-    while not core.is_finished():
-        finished += core.step()
+    finished += rest_of(core)
     core.add(prompt(5), params(2))
-    while not core.is_finished():
-        finished += core.step()
+    finished += rest_of(core)
     events, calls = ({call[0] for call in mock.mock_calls} for mock in (recorder, recording))
     return (events, calls, LoudFlight.laps), [(s.seq_id, s.completion_token_ids, s.finish_reason) for s in finished]
 
