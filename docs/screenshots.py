@@ -10,8 +10,6 @@ usage: python docs/screenshots.py [replay] [dense] [compare] [live]
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,7 +27,7 @@ DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
 sys.path[:0] = [str(DOCS / "benchmarks"), str(DOCS.parent / "tests")]
 from explorer import large_trace  # noqa: E402  # found by the line above
-from lab import CHROMIUM_FLAGS, jupyter_lab, open_notebook  # noqa: E402
+from lab import chromium, jupyter_lab, open_notebook  # noqa: E402
 
 THEMES = ("light", "dark")
 ONE_WIDE, TWO_WIDE = 1140, 1240  # px of the window
@@ -51,7 +49,7 @@ def save(png: bytes, name: str) -> None:
     """In all of its colours: fewer would lose the rare ones, and those matter most."""
     path = IMAGES / f"{name}.png"
     Image.open(BytesIO(png)).convert("RGB").save(path, optimize=True)
-    print(path.relative_to(DOCS.parent))
+    print(path)
 
 
 def shoot(browser: Any, shown: Any, name: str, width: int, ready: Callable[[Any], None] | None = None) -> None:
@@ -115,17 +113,12 @@ PICTURES = {"replay": replay, "dense": dense, "compare": comparison, "live": liv
 
 
 def main() -> int:
-    from playwright.sync_api import sync_playwright
-
     wanted = sys.argv[1:] or [*PICTURES]
     if unknown := set(wanted) - set(PICTURES):
         raise SystemExit(f"no picture {', '.join(sorted(unknown))}; there are {', '.join(PICTURES)}")
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+    with chromium() as browser:
         for name in wanted:
             PICTURES[name](browser)
-        browser.close()
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -68,14 +67,8 @@ def llm(shared_llm: LLM) -> Iterator[LLM]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """The system's Chromium, one for all tests: Playwright's sync interface runs once a process."""
-    from lab import CHROMIUM_FLAGS
-    from playwright.sync_api import sync_playwright
+    """The system's Chromium, one for all tests."""
+    from lab import chromium
 
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium found; install the system's package or set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+    with chromium() as browser:
         yield browser
-        browser.close()

@@ -1,13 +1,16 @@
-"""A JupyterLab of its own on a free port, with nothing of the user's settings."""
+"""The system's Chromium, and a JupyterLab of its own on a free port, with nothing of the user's settings."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -31,7 +34,25 @@ FOLDERS = [
 
 
 @contextmanager
-def jupyter_lab(root: Path, home: Path, dark: bool = False):
+def chromium() -> Iterator[Any]:
+    """The browser, without a window. Playwright's sync interface runs once a process.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        raise RuntimeError("no Chromium found; install the system's package or set CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def jupyter_lab(root: Path, home: Path, dark: bool = False) -> Iterator[str]:
     """Serve `root`; settings and logs go to `home`. Yields the base URL."""
     environment = os.environ | {name: str(home / name.lower()) for name in FOLDERS} | {"JUPYTER_PREFER_ENV_PATH": "1"}
     write_settings(home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension", dark)
@@ -68,7 +89,7 @@ def write_settings(folder: Path, dark: bool) -> None:
         (folder / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
 
 
-def wait_for(base: str, process: subprocess.Popen, log: Path) -> None:
+def wait_for(base: str, process: subprocess.Popen[bytes], log: Path) -> None:
     for _ in range(300):
         if process.poll() is not None:
             break
@@ -80,7 +101,7 @@ def wait_for(base: str, process: subprocess.Popen, log: Path) -> None:
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
 
 
-def open_notebook(page, base: str, name: str) -> None:
+def open_notebook(page: Any, base: str, name: str) -> None:
     page.goto(f"{base}/lab/tree/{name}?reset")
     page.wait_for_selector(".jp-Notebook", timeout=60_000)
     ready = "() => window.jupyterapp?.shell.currentWidget?.context?.isReady"
@@ -89,17 +110,18 @@ def open_notebook(page, base: str, name: str) -> None:
     page.evaluate("() => jupyterapp.shell.collapseLeft()")
 
 
-def run_all(page) -> list[dict]:
+def run_all(page: Any) -> list[dict[str, Any]]:
     """Run every cell; all outputs in order."""
     page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
-    return page.evaluate(
+    outputs: list[dict[str, Any]] = page.evaluate(
         """() => jupyterapp.shell.currentWidget.content.widgets
              .filter(cell => cell.model.type === 'code')
              .flatMap(cell => cell.model.outputs.toJSON())"""
     )
+    return outputs
 
 
-def run_cell(page, number: int) -> None:
+def run_cell(page: Any, number: int) -> None:
     """Run one cell and wait for its end."""
     script = """async number => {
         const { content } = jupyterapp.shell.currentWidget;
@@ -140,6 +162,7 @@ CROWDED = """root => {
 }"""
 
 
-def crowded(root) -> list[str]:
+def crowded(root: Any) -> list[str]:
     """What overlaps, is cut or leaves the page among the controls and headings of an explorer (a locator)."""
-    return root.evaluate(CROWDED)
+    problems: list[str] = root.evaluate(CROWDED)
+    return problems

@@ -15,6 +15,8 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from common import save_evidence
@@ -34,13 +36,13 @@ def workload(vocabulary: int) -> tuple[list[list[int]], list[int]]:
     return prompts, [rng.randint(16, 256) for _ in range(REQUESTS)]
 
 
-def run_transformers(model: torch.nn.Module, prompts: list[list[int]], wanted: list[int]) -> list[list[int]]:
+def run_transformers(model: Any, prompts: list[list[int]], wanted: list[int]) -> list[list[int]]:
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     options = {"do_sample": False, "min_new_tokens": max(wanted), "max_new_tokens": max(wanted), "pad_token_id": 0}
     with torch.inference_mode():
-        out = model.generate(ids, attention_mask=mask, eos_token_id=None, **options)  # type: ignore[operator]
+        out = model.generate(ids, attention_mask=mask, eos_token_id=None, **options)
     return [row[:n] for row, n in zip(out[:, longest:].tolist(), wanted, strict=True)]
 
 
@@ -58,9 +60,12 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     llm = LLM("tiny", dtype="float32")
     prompts, wanted = workload(llm.config.vocab_size or 0)
-    model = AutoModelForCausalLM.from_pretrained(resolve_model("tiny"), dtype=torch.float32).eval()
-    runs = {"nanoinfer": lambda: run_nanoinfer(llm, prompts, wanted)}
-    runs["transformers"] = lambda: run_transformers(model, prompts, wanted)
+    model: Any = AutoModelForCausalLM.from_pretrained(resolve_model("tiny"), dtype=torch.float32)
+    model.eval()
+    runs: dict[str, Callable[[], list[list[int]]]] = {
+        "nanoinfer": lambda: run_nanoinfer(llm, prompts, wanted),
+        "transformers": lambda: run_transformers(model, prompts, wanted),
+    }
     differing = sum(a != b for a, b in zip(runs["nanoinfer"](), runs["transformers"](), strict=True))  # warms up too
     if differing:
         print(f"{differing} of {REQUESTS} outputs differ; comparing speed would mean nothing", file=sys.stderr)

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import shutil
 import statistics
 import sys
 import tempfile
@@ -31,10 +29,10 @@ from nanoinfer import SamplingParams, Trace, simulate
 from nanoinfer.explore.shell import explore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from lab import CHROMIUM_FLAGS, jupyter_lab, open_notebook
+from lab import chromium, jupyter_lab, open_notebook
 
 SEED = 1
-STEPS, SEQUENCES, BLOCKS = 10_000, 256, 4_096
+SEQUENCES, BLOCKS = 256, 4_096
 VIEWPORT = {"width": 1300, "height": 1000}
 KEYS = ("ArrowRight",) * 6 + ("PageUp",) * 2 + ("ArrowLeft", "PageDown")  # mostly forward, and back
 
@@ -251,14 +249,8 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    from playwright.sync_api import sync_playwright
-
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        raise RuntimeError("no Chromium found; install the system's package or set CHROMIUM to its path")
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         results["browser"] = f"Chromium {browser.version}, headless"
         print("simulating 10,000 steps", flush=True)
         trace, page = large_trace(), Path(folder) / "large.html"
@@ -274,7 +266,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             results["million"] = {"steps": len(trace.steps), "sequences": len(trace.requests)} | packed(trace, page)
             results["million"]["first_paint_ms"] = spread(first_paints(browser, page, 3))
             results["million"]["key_to_repaint_ms"] = spread(repaints(browser, page, arguments.presses))
-        browser.close()
     return results
 
 

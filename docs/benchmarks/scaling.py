@@ -14,9 +14,10 @@ import argparse
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-from common import EVIDENCE, save_evidence
+from common import save_evidence
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
@@ -85,7 +86,7 @@ def prefix_hits(num_blocks: int, queue: int) -> float:
 KINDS = {"steady decode": steady_decode, "admit and finish": admit_and_finish, "prefix hits": prefix_hits}
 
 
-def plot(results: dict[str, Any]) -> None:
+def plot(results: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     highest = max(max(values) for axis in ("pool", "queue") for values in results[axis].values())
@@ -97,7 +98,7 @@ def plot(results: dict[str, Any]) -> None:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel(f"CPU time per step of {BATCH}\nsequences (microseconds)")
     panels[1].legend(frameon=False)
-    figure.savefig(EVIDENCE / "scaling.png", dpi=150)
+    figure.savefig(path, dpi=150)
 
 
 def main() -> int:
@@ -111,8 +112,9 @@ def main() -> int:
         for kind, values in results[axis].items():
             print(f"{axis:<6} {kind:<17} {values} us; largest / smallest {values[-1] / values[0]:.2f}")
     path = save_evidence("scaling", results, SEED)
-    plot(results)
-    print(f"evidence: {path} and scaling.png")
+    picture = path.with_suffix(".png")
+    plot(results, picture)
+    print(f"evidence: {path} and {picture.name}")
     return 0
 
 

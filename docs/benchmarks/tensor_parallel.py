@@ -53,7 +53,7 @@ from nanoinfer.models.config import load_config
 
 SEED, TEMPERATURE, GIB = 0, 0.6, 1 << 30
 SHAPES = Path(nanoinfer.bench.__file__).parent / "shapes"
-SIZES = (1, 2)
+SIZES, TURNS = (1, 2), 10
 Part = Callable[[argparse.Namespace, "Results"], None]
 
 
@@ -327,7 +327,7 @@ def lose(arguments: argparse.Namespace, settings: dict[str, Any], requests: int,
 
 
 def cycle(arguments: argparse.Namespace, results: Results) -> None:
-    for turn in range(10):
+    for turn in range(TURNS):
         if results.out_of_time("cycle", f"engine {turn} and later"):
             return
         began = time.perf_counter()
