@@ -12,6 +12,8 @@ from torch import Tensor
 
 from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
 
+MAX_PARTS = 6  # of an x that comes in parts
+
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in float32 inside.
@@ -31,20 +33,23 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Ten
     """Add x to `residual` in place, then normalise what `residual` now holds: its rounded values.
 
     Args:
-        x: [tokens, hidden], contiguous along hidden.
+        x: [tokens, hidden], contiguous along hidden; or up to MAX_PARTS of them, [parts, tokens, hidden], to be added
+            up first, in float32.
         residual: [tokens, hidden], contiguous along hidden; changed.
         weight: [hidden].
         eps: keeps a row of zeros finite.
 
     Returns:
-        A new contiguous tensor [tokens, hidden] of x's dtype.
+        A new contiguous tensor [tokens, hidden] of residual's dtype.
     """
     return launch(x, residual, weight, eps)
 
 
 def launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-    tokens, hidden = x.shape
-    out = torch.empty((tokens, hidden), dtype=x.dtype, device=x.device)
+    tokens, hidden = x.shape[-2:]
+    parts, part_stride = (1, 0) if x.ndim == 2 else (len(x), x.stride(0))
+    dtype = x.dtype if residual is None else residual.dtype
+    out = torch.empty((tokens, hidden), dtype=dtype, device=x.device)
     block = triton.next_power_of_2(hidden)
     residual_stride = 0 if residual is None else residual.stride(0)
     _rms_norm[(tokens,)](
@@ -52,28 +57,34 @@ def launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Te
         residual,
         weight,
         out,
-        x.stride(0),
+        x.stride(-2),
+        part_stride,
+        parts,
         residual_stride,
         hidden,
         eps,
         block,
+        1 if x.ndim == 2 else MAX_PARTS,
         num_warps=min(max(block // 256, 1), 8),
         **LAUNCH,
     )
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def _rms_norm(
     x_ptr: tl.tensor,
     residual_ptr: tl.tensor | None,
     weight_ptr: tl.tensor,
     out_ptr: tl.tensor,
     x_stride: int,
+    part_stride: int,
+    parts: int,
     residual_stride: int,
     hidden: int,
     eps: float,
     BLOCK: tl.constexpr,
+    MAX_PARTS: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -81,6 +92,9 @@ def _rms_norm(
     weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     wait_for_predecessor()
     x = tl.load(x_ptr + row * x_stride + columns, mask=inside, other=0.0).to(tl.float32)
+    for part in tl.static_range(1, MAX_PARTS):
+        there = columns < tl.where(part < parts, hidden, 0)
+        x += tl.load(x_ptr + part * part_stride + row * x_stride + columns, mask=there, other=0.0).to(tl.float32)
     if residual_ptr is not None:
         place = residual_ptr + row * residual_stride + columns
         total = (tl.load(place, mask=inside, other=0.0).to(tl.float32) + x).to(residual_ptr.dtype.element_ty)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanoinfer.kernels.activation import silu_mul
-from nanoinfer.kernels.linear import linear_one_row
+from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 from nanoinfer.kernels.pending import resolve_pending
 from nanoinfer.kernels.rotary_store import norm_rope_store
@@ -24,14 +24,24 @@ class Rotation(NamedTuple):
 
 
 class TritonOps:
-    """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written."""
+    """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written.
+
+    Matrix products are our own only in decode steps: elsewhere the CPU launches them one by one, and launches the
+    library's sooner.
+    """
+
+    decoding = False
 
     def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         return resolve_pending(token_ids, sampled)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if x.shape[0] == 1 and bias is None:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:
+        own = self.decoding and bias is None
+        if own and x.shape[0] == 1:
             return linear_one_row(x, weight)
+        parts = parts_of(x, weight) if own else 0
+        if parts == 1 or (parts > 1 and in_parts):
+            return linear_few_rows(x, weight)
         return F.linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:

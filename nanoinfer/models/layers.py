@@ -55,7 +55,10 @@ class ColumnLinear(nn.Module):
 
 
 class RowLinear(nn.Module):
-    """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks."""
+    """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks.
+
+    What it returns may be in parts, see `Ops.linear`: `RMSNorm.add` is to read it.
+    """
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks, ops: Ops
@@ -68,7 +71,7 @@ class RowLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.ranks.size == 1:
-            return self.ops.linear(x, self.weight, self.bias)
+            return self.ops.linear(x, self.weight, self.bias, True)
         y = self.ranks.sum(self.ops.linear(x, self.weight, None))
         return y if self.bias is None else y + self.bias  # once, not once on each rank
 

@@ -25,19 +25,26 @@ class LayerCache(NamedTuple):
 
 
 class Ops(Protocol):
-    """What a step does besides attention."""
+    """What a step does besides attention.
+
+    Attributes:
+        decoding: whether each row of the step that comes next is one token; to be set before it.
+    """
+
+    decoding: bool
 
     def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         """Token ids [num_tokens] with each -1 - i replaced by sampled[i], as int64."""
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]."""
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:
+        """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]. Where only `add_rms_norm`
+        reads it, `in_parts` allows float32 [parts, num_tokens, out_features] to be added up there."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019), in float32 inside."""
 
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Adds x to `residual` in place, and returns the normalised sum."""
+        """Adds x to `residual` in place, and returns the normalised sum. x is what `linear` returned."""
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up of [num_tokens, 2 * n], as [num_tokens, n] (Shazeer, 2020)."""
@@ -74,10 +81,12 @@ class Ops(Protocol):
 class TorchOps:
     """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
 
+    decoding = False  # makes no difference here
+
     def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:  # noqa: ARG002
         return F.linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -57,3 +57,31 @@ def test_logits_are_those_of_plain_pytorch(tmp_path):
     spread = logits[0].std()
     assert spread > 1
     assert (logits[0] - logits[1]).abs().max() < 1e-4 * spread
+
+
+def test_decode_steps_in_bfloat16_take_our_matrix_products_and_others_the_library(tmp_path, monkeypatch):
+    from nanoinfer.kernels import linear, ops
+    from nanoinfer.runner import attention
+
+    if not linear.has_shared_memory(torch.device(DEVICE)):
+        pytest.skip("too little shared memory")
+    shapes = []
+
+    def spy(x, weight):
+        shapes.append(tuple(out.shape) if (out := linear.linear_few_rows(x, weight)).ndim == 3 else out.shape[1])
+        return out
+
+    monkeypatch.setattr(ops, "linear_few_rows", spy)
+    monkeypatch.setattr(attention, "obstacle", lambda *_: None)  # the tests' interpreter knows bfloat16
+    logits, calls = [], []
+    for backend in ("torch", "triton"):
+        settings = {"device": DEVICE, "attention_backend": backend, "kvcache_block_size": 16, "enforce_eager": True}
+        runner = make_runner(tmp_path, MODEL | {"intermediate_size": 1056}, dtype="bfloat16", **settings)
+        one = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
+        run_all(runner, PROMPTS[:2], one, on_plan=lambda plan: calls.append((plan.phase, len(shapes))))
+        logits.append(runner.last_logits.float())
+        runner.close()
+    assert [phase for phase, _ in calls] == ["prefill", "decode"] * 2
+    assert calls[-1][1] == 0  # none before the decode step
+    assert shapes == [128, 32, 2112, (2, 2, 32), 61]  # qkv, o, gate and up, down in two parts, head
+    assert (logits[0] - logits[1]).abs().max() < 0.05 * logits[0].std()
