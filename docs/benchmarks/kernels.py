@@ -2,8 +2,9 @@
 
 The shapes are those of Qwen3-0.6B in bfloat16: decoding of 1, 32 and 256 rows with contexts of 1,024 tokens each, and
 once more with ragged ones, of 100 to 1,500 tokens, the longest first. Prefill attention gets one prompt of 1,024
-tokens, or 32. The kernel for one row's matrix products meets the matrices of a layer and the head; the one that fills
-in pending token ids (`kernels/pending.py`) reads a few hundred bytes a step and is left out.
+tokens, or 32. The kernel for one row's matrix products meets the matrices of a layer and the head, the one for a few
+rows those whose product it gives in one part; the one that fills in pending token ids (`kernels/pending.py`) reads a
+few hundred bytes a step and is left out.
 
 Attention runs through the engine's own backends, so that keys and values lie as they do in the engine, and flash-attn,
 where it is installed, reads the same cache. In prefill it takes the prompts' own keys and values, as it does there.
@@ -151,8 +152,8 @@ def rotary_case(at: Setting, rows: int, context: int) -> Case:
     return Case("norm_rope_store", rows, moved, {"triton": way(TritonOps()), "torch": way(TorchOps())})
 
 
-def linear_cases(at: Setting) -> Iterator[Case]:
-    """Products of one row: the matrices [out_features, in_features] of a layer and of the head."""
+def linear_cases(at: Setting, rows: int) -> Iterator[Case]:
+    """Products with the matrices [out_features, in_features] of a layer and of the head, where a kernel is for them."""
     model = at.model
     attended = model.num_attention_heads * model.head_dim
     shapes = {
@@ -163,15 +164,18 @@ def linear_cases(at: Setting) -> Iterator[Case]:
         "head": (model.vocab_size, model.hidden_size),
     }
     for name, (out_features, in_features) in shapes.items():
-        yield linear_case(name, at.normal(1, in_features), at.normal(out_features, in_features))
+        yield from linear_case(name, at.normal(rows, in_features), at.normal(out_features, in_features))
 
 
-def linear_case(name: str, x: Tensor, weight: Tensor) -> Case:
-    from nanoinfer.kernels.linear import linear_one_row
+def linear_case(name: str, x: Tensor, weight: Tensor) -> Iterator[Case]:
+    from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
 
-    moved = bytes_of(weight, x) + len(weight) * x.element_size()
-    runs: dict[str, Run] = {"triton": lambda: linear_one_row(x, weight), "torch": lambda: F.linear(x, weight)}
-    return Case(f"linear_one_row {name}", 1, moved, runs)
+    kernel = linear_one_row if len(x) == 1 else linear_few_rows
+    if len(x) > 1 and parts_of(x, weight) != 1:
+        return
+    moved = bytes_of(weight, x) + len(x) * len(weight) * x.element_size()
+    runs: dict[str, Run] = {"triton": lambda: kernel(x, weight), "torch": lambda: F.linear(x, weight)}
+    yield Case(f"{kernel.__name__} {name}", len(x), moved, runs)
 
 
 def sampling_cases(at: Setting, rows: int) -> Iterator[Case]:
@@ -268,8 +272,7 @@ def cases(at: Setting, row_counts: list[int], context: int, ragged: list[int]) -
         yield from norm_cases(at, rows)
         yield activation_case(at, rows)
         yield rotary_case(at, rows, context)
-        if rows == 1:
-            yield from linear_cases(at)
+        yield from linear_cases(at, rows)
         yield from sampling_cases(at, rows)
         yield decode_case(at, "paged_decode", [context] * rows)
         drawn = random.Random(SEED).choices(range(low, high + 1), k=rows)
