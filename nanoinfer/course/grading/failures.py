@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nanoinfer.trace.trace import Trace
 
+WHY = "why: "  # begins the rule in the message of a failure that is explained
 MOST = 12  # entries of a queue, or sequences with a table, that are shown
 
 
@@ -42,12 +43,10 @@ def explain_failure(trace: Trace, step: int, expected: str, why: str) -> str:
     parts = [f"step {step}: expected {expected}"]
     with suppress(IndexError):
         step = trace.step_index(step)
-        parts = [f"step {step}: expected {expected}", *_happened(trace, step)]
-    parts.append(f"why: {why}")
+        parts = [f"step {step}: expected {expected}", "yours: " + "\n".join(_happened(trace, step))]
     path = _write(trace)
-    if path:
-        parts.append(f'see it: Trace.load("{path}").explore(step={step})')
-    return "\n".join(parts)
+    see = f'\nsee it: from nanoinfer import Trace; Trace.load("{path}").explore(step={step})' if path else ""
+    return "\n".join([*parts, WHY + why]) + see
 
 
 def _happened(trace: Trace, index: int) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.course.grading.submission import unwritten
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.events import Event
 from nanoinfer.trace.recorder import TraceRecorder
@@ -48,6 +49,8 @@ def run_student(
 
     Raises:
         StepLimit: more than `max_steps` steps; names the queues and the free blocks.
+        NotImplementedError: a method is not written yet; names it.
+        AssertionError: a sequence is lost, or stands where no move of a scheduler leads to; names the step.
     """
 
     def cap(trace: Trace, index: int) -> None:
@@ -58,10 +61,11 @@ def run_student(
                 f"no end after {max_steps} steps; waiting {step.waiting}, running {step.running}, {free} free blocks"
             )
 
-    watch = watched(scheduler_cls)
-    return simulate(
-        prompts, sampling_params, scheduler_cls=watch, block_manager_cls=block_manager_cls, on_step=cap, **more
-    )
+    classes = {"scheduler_cls": watched(scheduler_cls), "block_manager_cls": block_manager_cls}
+    try:
+        return simulate(prompts, sampling_params, on_step=cap, **classes, **more)
+    except NotImplementedError as error:
+        raise NotImplementedError(unwritten(error)) from None
 
 
 def watched(scheduler_cls: Any) -> Any:
@@ -109,18 +113,31 @@ def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     if not isinstance(recorder, TraceRecorder):  # nobody records
         return call(*args)
     before, mark = snapshot(scheduler), len(recorder.events)
-    sequences = {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running, *args) if hasattr(seq, "seq_id")}
+    sequences = queued(scheduler) | {seq.seq_id: seq for seq in args if hasattr(seq, "seq_id")}
+    when = f"{call.__name__}() of step {recorder.step}"
     result = call(*args)
+    expect_nobody_lost(sequences, scheduler, when)
     after = snapshot(scheduler)
     if _explains(recorder.events[mark:], before, after):
         return result
     del recorder.events[mark:]
-    for seq in (*scheduler.waiting, *scheduler.running):
-        sequences.setdefault(seq.seq_id, seq)
-    events = list(difference(before, after, sequences, result))
-    _check(events, before, after, f"{call.__name__}() of step {recorder.step}")
+    events = list(difference(before, after, queued(scheduler) | sequences, result))
+    _check(events, before, after, when)
     recorder.events += [event._replace(step=recorder.step) for event in events]
     return result
+
+
+def queued(scheduler: Any) -> dict[int, Any]:
+    """Everybody in a queue, by id."""
+    return {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running)}
+
+
+def expect_nobody_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
+    """Raise AssertionError unless each sequence of `before` is in a queue or has a reason why it ended."""
+    after = queued(scheduler)
+    for seq_id, seq in before.items():
+        lost = seq_id not in after and seq.finish_reason is None
+        assert not lost, f"after {when}, sequence {seq_id} is lost: neither in waiting nor in running, and not finished"
 
 
 def _check(events: list[Event], before: SchedulerState, after: SchedulerState, when: str) -> None:
