@@ -20,6 +20,7 @@ from nanoinfer.trace.trace import Trace
 
 MAX_STEPS = 1000
 OURS = {mixed.__file__, prefill_first.__file__}
+PROGRESS = "every step must get on with the work"
 BOUND = "while somebody is ready to decode, at most `patience` steps in a row pass without a decode"
 
 
@@ -52,15 +53,23 @@ def _refuse_ours(frame: FrameType, event: str, _arg: Any) -> None:
 
 
 def run_policy(policy: Callable[..., StepPlan], *args: Any, **run: Any) -> Trace:
-    """`simulate` with `policy(scheduler, *args)`. Raises StepLimit (an AssertionError) if the run does not end."""
+    """`simulate` with `policy(scheduler, *args)`. Raises AssertionError if the run does not end, or is stuck."""
+    seen: list[Trace] = []
 
     def cap(trace: Trace, index: int) -> None:
+        seen[:] = [trace]
         if index >= MAX_STEPS:
-            raise StepLimit(
-                explain_failure(trace, index, "the run to have ended", "every step must get on with the work")
-            )
+            raise StepLimit(explain_failure(trace, index, "the run to have ended", PROGRESS))
 
-    return simulate(**run, scheduler_cls=seat(policy, *args), on_step=cap)
+    try:
+        return simulate(**run, scheduler_cls=seat(policy, *args), on_step=cap)
+    except NotImplementedError:
+        raise
+    except RuntimeError as error:
+        if not seen:
+            raise
+        stuck = explain_failure(seen[0], -1, f"a step after this one, got {error}", PROGRESS)
+        raise AssertionError(stuck) from None
 
 
 def ready_before(trace: Trace) -> Iterator[tuple[Step, set[int]]]:
