@@ -13,6 +13,7 @@ from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import POLICIES, prefill_first
 from nanoinfer.course.grading import explain_failure, run_student, watched
+from nanoinfer.course.grading.against import expect_same_decisions
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
 from nanoinfer.course.grading.fairness import run_policy
 from nanoinfer.course.grading.grade import Grading, grade
@@ -20,6 +21,7 @@ from nanoinfer.course.grading.submission import describe
 from nanoinfer.reasons import Stop
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
+from nanoinfer.trace.state import NO_HASH
 
 
 class QuietManager(BlockManager):
@@ -202,6 +204,24 @@ def test_the_trace_of_a_failing_test_lies_beside_the_submission_until_it_passes(
     hand_in(folder, "def double(n): return 2\n")
     assert graded(course, folder, public_only=True).percent == 100
     assert not list(folder.glob("failed-*"))
+
+
+class ForgetsTwins(QuietManager):
+    """A block that is superseded under its hash loses it, where nanoinfer's own keeps it."""
+
+    def hash_blocks(self, seq):
+        super().hash_blocks(seq)
+        for block in self.blocks:
+            if self.hash_to_block_id.get(block.hash) != block.block_id:
+                block.hash = NO_HASH
+
+
+def test_what_becomes_of_the_hash_of_a_twin_is_its_managers_affair():
+    run = {"prompts": [prompt(9), prompt(9), prompt(20, 1)], "sampling_params": params(2), "arrivals": [0, 0, 5]}
+    trace = run_student(**run, **limits(4, 8), block_manager_cls=ForgetsTwins)
+    assert any(event.kind == "evict_hash" for event in trace.events)
+    assert [trace.state(step.index).free_blocks for step in trace.steps]
+    expect_same_decisions(trace, simulate(**run, **limits(4, 8)), "a twin is not found")
 
 
 # ---- what goes wrong in a run -----------------------------------------------------------------

@@ -193,6 +193,7 @@ def difference(
         table = before.block_tables.get(seq_id, [])
         if all(after.ref_counts[block_id] < before.ref_counts[block_id] for block_id in table):  # else a leak: it shows
             yield from _given_up(before, seq_id)
+    yield from _forgotten(before, after)
     yield from _taken(before, after, sequences, victims)
     for seq_id in [seq_id for seq_id in after.running if seq_id not in before.running]:
         yield Event(0, "run", seq_id)
@@ -236,17 +237,16 @@ def _taken(
             yield Event(0, "admit", seq_id, None, {"num_cached_tokens": cached, "miss_hash": None})
         num_hits = cached // sequences[seq_id].block_size
         for position, block_id in enumerate(new):
-            yield from _take(before, seq_id, block_id, position < num_hits, block_id in held)
+            kind = "allocate" if position >= num_hits else "share" if block_id in held else "reuse"
+            yield Event(0, kind, seq_id, block_id)
             held.add(block_id)
 
 
-def _take(before: SchedulerState, seq_id: int, block_id: int, hit: bool, held: bool) -> Iterator[Event]:
-    if hit:
-        yield Event(0, "share" if held else "reuse", seq_id, block_id)
-        return
-    if before.hashes[block_id] != NO_HASH:
-        yield Event(0, "evict_hash", None, block_id, {"hash": before.hashes[block_id]})
-    yield Event(0, "allocate", seq_id, block_id)
+def _forgotten(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:
+    """Blocks that lost their hash: taken for something else, or superseded by a twin."""
+    for block_id, (old, new) in enumerate(zip(before.hashes, after.hashes, strict=True)):
+        if old != NO_HASH and new == NO_HASH:
+            yield Event(0, "evict_hash", None, block_id, {"hash": old})
 
 
 def _registered(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:
