@@ -31,8 +31,8 @@ def counts(manager):
     return [block.ref_count for block in manager.blocks]
 
 
-def found(manager, token_ids, blocks, why=""):
-    expect(f"can_allocate of {len(token_ids)} tokens", manager.can_allocate(sequence(token_ids, 99)), blocks, why)
+def found(manager, token_ids, blocks, hint=""):
+    expect(f"can_allocate of {len(token_ids)} tokens", manager.can_allocate(sequence(token_ids, 99)), blocks, hint)
 
 
 @pytest.mark.points(4, part="blocks", hint=TABLE)
@@ -162,7 +162,7 @@ def test_a_taken_block_is_not_found_any_more(impl):
     for seq_id, tag in enumerate([0, 1]):
         manager.deallocate(admitted(manager, prompt(9, tag), seq_id))
     found(manager, prompt(9, 0), 0)
-    expect("entries of hash_to_block_id", len(manager.hash_to_block_id), 2)
+    expect("entries of hash_to_block_id", len(manager.hash_to_block_id), 2, KEEPS)
     stale = [block_id for key, block_id in manager.hash_to_block_id.items() if manager.blocks[block_id].hash != key]
     expect("blocks that are found under another hash than their own", stale, [])
 

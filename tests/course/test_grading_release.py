@@ -36,7 +36,8 @@ def test_a_region_outside_of_functions_leaves_no_raise():
         "X = 1\n# BEGIN SOLUTION\nY = 2\n# END SOLUTION\n"
         "class A:\n    # BEGIN SOLUTION\n    z = 1\n    # END SOLUTION\n    w = 2\n"
     )
-    assert text == "X = 1\n# YOUR CODE HERE\nclass A:\n    # YOUR CODE HERE\n    w = 2\n"
+    helpers = "# Helpers of your own go here.\n"
+    assert text == f"X = 1\n{helpers}class A:\n    {helpers}    w = 2\n"
 
 
 @pytest.mark.parametrize(

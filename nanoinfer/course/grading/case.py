@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
-from nanoinfer.course.grading.failures import WHY, trace_file, traces_go_to
+from nanoinfer.course.grading.failures import HINT, trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
 from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
 from nanoinfer.course.grading.submission import NOT_YET, Refused, describe, load, still_at
@@ -41,8 +41,8 @@ class Verdict:
 
     @property
     def wants_hint(self) -> bool:
-        """Whether the code got as far as the rule of the test, and the message does not say by itself why it failed."""
-        return WHY not in self.message and self.message != NOT_LOADED and not self.message.endswith(NOT_YET)
+        """Whether the code got as far as the rule that the test is about, and the message has no hint of its own."""
+        return HINT not in self.message and self.message != NOT_LOADED and not self.message.endswith(NOT_YET)
 
 
 class Case:

@@ -9,6 +9,7 @@ from pathlib import Path
 from nanoinfer.trace.trace import Trace
 
 WHY = "why: "  # begins the rule in the message of a failure that is explained
+HINT = "hint: "  # begins a hint in a message, which then takes the place of the test's own
 MOST = 12  # entries of a queue, or sequences with a table, that are shown
 
 

@@ -23,7 +23,7 @@ class Row:
         title: the first line of the docstring.
         part: what it is about.
         max_score: points in all.
-        hint: shown when it fails; empty if the message says why, or if the test did not get as far as the rule.
+        hint: shown when it fails; empty if the message holds one, or if the test did not get as far as the rule.
         visibility: "visible" or "hidden".
         cases, passed: how many there are, and how many passed.
         message: of the first case that failed.
@@ -71,7 +71,7 @@ class Row:
         elif not self.message:
             case = item.name.partition("[")[2].rstrip("]")
             message = verdict.message or verdict.outcome
-            if not verdict.wants_hint:
+            if not verdict.wants_hint or self.hint in message:
                 self.hint = ""
             self.message = f"[{case}] {message}" if case and self.cases > 1 else message
 

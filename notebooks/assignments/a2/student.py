@@ -134,4 +134,4 @@ class BlockManager:
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
 
-    # YOUR CODE HERE
+    # Helpers of your own go here.
