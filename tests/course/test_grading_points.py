@@ -144,7 +144,7 @@ ODD = """
 import nanoinfer
 
 def double(number):
-    return list(range(100))
+    return list(range(300))
 
 def total(numbers):
     return helper(numbers)
@@ -167,7 +167,7 @@ def test_a_message_is_whole_and_said_once(tmp_path):
     public = course.public_tests("a1")
     public.write_text(public.read_text() + EXPLAINED)
     done = run_pytest(course, f"--impl={hand_in(tmp_path, ODD)}", str(public), "--tb=no")
-    assert f"assert {list(range(100))} == 8\n{'':17}hint: Twice as much." in done.stdout
+    assert f"assert {list(range(300))} == 8\n{'':17}hint: Twice as much." in done.stdout
     assert "[none] helper is not written yet\nfailed" in done.stdout
     assert re.search(" +no\n +why: Twice.\n=", done.stdout)
     assert not re.search("-v|Add them all|short test summary|FAILED", done.stdout)

@@ -64,11 +64,12 @@ def _lines_of_functions(source: str) -> set[int]:
 
 README = """# Assignments
 
-Install the package, best in an environment of its own (`docs/install.md` says how to get a small torch first):
+Install the package, or what your instructor gives you in its place, best in an environment of its own
+(`docs/install.md` says how to get a small torch first):
 
     python3 -m venv .venv
     . .venv/bin/activate
-    pip install "nanoinfer[notebooks,tests]"   # or what your instructor gives you in its place
+    pip install "nanoinfer[notebooks,tests]"
 
 Each folder in `notebooks/assignments` is one assignment: read its notebook (`jupyter lab`), edit `student.py` beside
 it, and see your points in the notebook:
