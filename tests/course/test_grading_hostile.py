@@ -146,6 +146,7 @@ def test_one_endless_loop_costs_its_time_once(course, tmp_path):
     message = row(score, "test_a_secret_property").message
     assert message.startswith("stopped after 0.5 s, still at line 3 of student.py, in spin; an earlier test")
     assert "used up" not in message
+    assert row(score, "test_a_secret_property").hint == ""
 
 
 def notebook(*cells):

@@ -14,7 +14,7 @@ import pytest
 from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
 from nanoinfer.course.grading.failures import HINT, trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
-from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
+from nanoinfer.course.grading.isolate import SAME_PLACE, Ending, Limits, OutOfTime, run_isolated
 from nanoinfer.course.grading.submission import NOT_YET, Refused, describe, load, still_at
 
 MOST = 3000  # characters of a message
@@ -42,7 +42,8 @@ class Verdict:
     @property
     def wants_hint(self) -> bool:
         """Whether the code got as far as the rule that the test is about, and the message has no hint of its own."""
-        return HINT not in self.message and self.message != NOT_LOADED and not self.message.endswith(NOT_YET)
+        early = self.message == NOT_LOADED or self.message.endswith(NOT_YET) or SAME_PLACE in self.message
+        return not early and HINT not in self.message
 
 
 class Case:
