@@ -20,7 +20,7 @@ IN_ONE_FUNCTION = {
     "endless loop": ("while True: pass", r"stopped after 5 s, still at line 3 of student.py, in double"),
     "endless loop that catches all": (
         "while True:\n    try:\n        while True: sum([])\n    except BaseException: pass",
-        "stopped after 5 s: it did not come to an end",
+        "stopped after 5 s",  # mostly killed; the exception may also fall between two turns of the outer loop
     ),
     "sys.exit": ("import sys; sys.exit(0)", r"sys.exit\(0\) was called \(line 3 of student.py"),
     "os._exit": ("import os; os._exit(0)", r"ended the whole process \(exit code 0\) before it was done"),
