@@ -83,8 +83,8 @@ def decode(scheduler: Scheduler) -> tuple[list[Row], Stop, list[Preemption]]:
     The order of `running` stays: those who decoded stand in front again, in the order they had.
 
     A decode step may fall between two chunks of a long prompt, which waits then and holds blocks. When somebody whose
-    turn it is cannot append, it gives all its blocks up before anybody who runs is preempted. It has not run, so
-    it is not listed among the preempted. It begins anew later, with chunk 1: who takes its blocks sets `num_chunks`
+    turn it is cannot append, that prompt gives all its blocks up before anybody who runs is preempted. It has not run,
+    so it is not listed among the preempted. It begins anew later, with chunk 1: who takes its blocks sets `num_chunks`
     to 0, as `Scheduler.preempt` does for a victim.
     """
     # BEGIN SOLUTION
