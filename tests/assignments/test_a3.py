@@ -4,7 +4,7 @@ import pytest
 
 from nanoinfer.course.grading import explain_failure, run_student
 from nanoinfer.course.grading.against import expect_steps
-from nanoinfer.course.grading.cases import limits, prompt, tokens
+from nanoinfer.course.grading.cases import expect, limits, prompt, tokens
 
 PHASES = "While somebody who waits can be prefilled, nobody decodes."
 FIRST_ONLY = "Only the first sequence of a batch may be cut into chunks; another that does not fit ends the batch."
@@ -67,7 +67,7 @@ def test_a_middle_chunk_gives_no_token(impl):
     trace = run(impl, [20], 2, limits(4, 8, budget=8))
     got = [step.rows[0].token_id is not None for step in trace.steps]
     assert got == [False, False, True, True], explain_failure(trace, 0, "no token of a middle chunk", DROPPED)
-    assert len(trace.outputs[0]["token_ids"]) == 2
+    expect("tokens in the output", len(trace.outputs[0]["token_ids"]), 2)
 
 
 @pytest.mark.points(5, part="chunks", hint=CHUNK)
@@ -127,4 +127,4 @@ def test_requests_of_one_two_and_three_tokens(impl):
         trace, -1, "1, 2 and 3 tokens", STOPPING
     )
     assert sorted(trace.steps[-1].free_blocks) == list(range(8)), explain_failure(trace, -1, "8 free blocks", STOPPING)
-    assert [output["finish_reason"] for output in trace.outputs] == ["length"] * 3
+    expect("the finish reasons", [output["finish_reason"] for output in trace.outputs], ["length"] * 3)

@@ -4,7 +4,7 @@ import pytest
 
 from nanoinfer import compare, simulate
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import prompt, random_requests
+from nanoinfer.course.grading.cases import expect, prompt, random_requests
 from nanoinfer.course.grading.shared_prefix import computed, expect_found, one_by_one, popular, run_folded
 from nanoinfer.course.invariants import check_invariants
 
@@ -69,7 +69,7 @@ def test_the_whole_pool_can_be_taken(impl):
     """Every free block is popular, and a prompt needs them all: it gets them."""
     a = prompt(16)
     trace = one_by_one(impl.Evictor, [a, a, a, prompt(16, 1), a], blocks=4)
-    assert sorted(trace.steps[3].rows[0].block_table) == [0, 1, 2, 3]
+    expect("the table of the second prompt, sorted", sorted(trace.steps[3].rows[0].block_table), [0, 1, 2, 3])
     expect_found(trace, [0, 12, 12, 0, 0], LAST)
 
 
@@ -97,7 +97,8 @@ def test_the_answers_are_the_same(impl):
     for work in [popular(9).work, *(random_requests(seed, spare_blocks=0) for seed in range(10))]:
         mine = simulate(**work.arguments, block_manager_cls=impl.Evictor)
         theirs = simulate(**work.arguments)
-        assert [o["token_ids"] for o in mine.outputs] == [o["token_ids"] for o in theirs.outputs]
+        tokens_of = [[output["token_ids"] for output in run.outputs] for run in (mine, theirs)]
+        expect("the token ids of all requests", *tokens_of)
         check_invariants(mine)
 
 

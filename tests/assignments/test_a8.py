@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from nanoinfer.course.grading.cases import expect
 from nanoinfer.course.grading.paged import DEVICE, expect_attention, in_triton, paged
 
 SLOT = "Token p lies in block p // block_size of the table, at place p % block_size of that block."
@@ -25,15 +26,15 @@ def tensor(values, dtype=torch.int32):
 def test_slots_of_three_blocks(impl):
     """Nine tokens in blocks 7, 2 and 5 of four slots."""
     got = impl.token_slots(tensor([7, 2, 5]), 9, 4)
-    assert got.tolist() == [28, 29, 30, 31, 8, 9, 10, 11, 20]
+    expect("the slots", got.tolist(), [28, 29, 30, 31, 8, 9, 10, 11, 20])
     assert got.dtype == torch.int64, f"slots are int64, got {got.dtype}"
 
 
 @pytest.mark.points(4, part="slots", hint=SLOT)
 def test_slots_at_a_boundary(impl):
     """Eight tokens fill two blocks of four; a third entry of the table is not the sequence's."""
-    assert impl.token_slots(tensor([3, 0, -9]), 8, 4).tolist() == [12, 13, 14, 15, 0, 1, 2, 3]
-    assert impl.token_slots(tensor([6]), 1, 1).tolist() == [6]
+    expect("eight slots", impl.token_slots(tensor([3, 0, -9]), 8, 4).tolist(), [12, 13, 14, 15, 0, 1, 2, 3])
+    expect("one slot in a block of one", impl.token_slots(tensor([6]), 1, 1).tolist(), [6])
 
 
 @pytest.mark.points(4, part="store", hint=PLACE)
@@ -53,7 +54,8 @@ def test_padding_is_not_stored(impl):
     new = torch.ones(3, 1, 8, device=DEVICE)
     caches = [torch.zeros(4, 1, 8, device=DEVICE) for _ in range(2)]
     impl.store_kv(new, 2 * new, *caches, tensor([-1, 0, -1], torch.int64))
-    assert [cache[:, 0, 0].tolist() for cache in caches] == [[1, 0, 0, 0], [2, 0, 0, 0]]
+    got = [cache[:, 0, 0].tolist() for cache in caches]
+    expect("the key and the value cache, slot by slot", got, [[1, 0, 0, 0], [2, 0, 0, 0]])
 
 
 @pytest.mark.points(4, part="torch", hint=GATHER)

@@ -10,11 +10,18 @@ from small_course import graded, hand_in, make_course, row
 from workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
+from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.policies import POLICIES, prefill_first
 from nanoinfer.course.grading import explain_failure, run_student, watched
+from nanoinfer.course.grading.against import expect_same_decisions
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
+from nanoinfer.course.grading.fairness import run_policy
 from nanoinfer.course.grading.grade import Grading, grade
+from nanoinfer.course.grading.submission import describe
+from nanoinfer.reasons import Stop
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
+from nanoinfer.trace.state import NO_HASH
 
 
 class QuietManager(BlockManager):
@@ -186,11 +193,91 @@ def test_the_trace_of_a_failing_test_lies_beside_the_submission_until_it_passes(
     )
     folder = hand_in(tmp_path / "ada", "def double(n): return 0\n")
     score = graded(course, folder, public_only=True)
-    assert "why: it is twice one" in row(score, "test_run").message
+    lines = [line.strip() for line in row(score, "test_run").message.splitlines()]
+    assert lines[0] == "step 0: expected two"
+    assert lines[1].startswith("yours: prefill step at clock 0; ")
+    assert lines[-2:] == [
+        "why: it is twice one",
+        f'see it: from nanoinfer import Trace; Trace.load("{folder}/failed-test_run.jsonl").explore(step=0)',
+    ]
     assert len(Trace.load(folder / "failed-test_run.jsonl").steps) > 0
     hand_in(folder, "def double(n): return 2\n")
     assert graded(course, folder, public_only=True).percent == 100
     assert not list(folder.glob("failed-*"))
+
+
+class Colliding(BlockManager):
+    def compute_hash(self, token_ids, prefix=NO_HASH):
+        return sum(token_ids) % 3
+
+
+class ForgetsTwins(QuietManager, Colliding):
+    """A block that is superseded under its hash loses it, where nanoinfer's own keeps it."""
+
+    def hash_blocks(self, seq):
+        super().hash_blocks(seq)
+        for block in self.blocks:
+            if self.hash_to_block_id.get(block.hash) != block.block_id:
+                block.hash = NO_HASH
+
+
+def test_what_becomes_of_the_hash_of_a_superseded_block_is_its_managers_affair():
+    run = {"prompts": [prompt(9), prompt(9, 1), prompt(20, 2)], "sampling_params": params(2), "arrivals": [0, 1, 5]}
+    trace = run_student(**run, **limits(4, 8), block_manager_cls=ForgetsTwins)
+    assert any(event.kind == "evict_hash" and event.step < 5 for event in trace.events)
+    expect_same_decisions(trace, simulate(**run, **limits(4, 8), block_manager_cls=Colliding), "it is not found")
+
+
+# ---- what goes wrong in a run -----------------------------------------------------------------
+
+
+class Forgetful(Scheduler):
+    """Loses those who have decoded."""
+
+    def schedule(self):
+        plan = super().schedule()
+        if plan.phase == "decode":
+            self.running.clear()
+        return plan
+
+
+def test_a_lost_sequence_is_named():
+    with pytest.raises(AssertionError, match=r"after schedule\(\) of step 1, sequence 0 is lost: neither in waiting"):
+        run_student([prompt(3)], params(3), scheduler_cls=Forgetful)
+
+
+def losing(scheduler):
+    scheduler.waiting.clear()
+    return StepPlan("prefill", [], Stop("QUEUE_EMPTY"), Stop("PHASE_EXCLUSIVE"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (losing, "after the policy's call in step 0, sequence 0 is lost"),
+        (prefill_first.schedule, "the policy calls nanoinfer's own prefill_first.schedule"),
+        (
+            lambda scheduler: prefill_first._prefill(scheduler),
+            "nanoinfer's own prefill_first._prefill",
+        ),
+        (lambda scheduler: POLICIES["mixed"](scheduler), "the policy calls nanoinfer's own mixed.schedule"),
+    ],
+    ids=["loses", "is ours", "calls ours", "calls the other"],
+)
+def test_a_policy_that_loses_a_sequence_or_is_not_the_students_own(policy, words):
+    with pytest.raises(AssertionError, match=words):
+        run_policy(policy, prompts=[prompt(3)], sampling_params=params(3))
+
+
+def test_a_method_that_is_not_written_yet_is_named():
+    class Half(BlockManager):
+        def allocate(self, seq, num_cached_blocks):
+            raise NotImplementedError("to be written")
+
+    with pytest.raises(NotImplementedError, match=r"Half\.allocate is not written yet") as raised:
+        run_student([prompt(3)], params(3), block_manager_cls=Half)
+    assert len(raised.traceback) == 2, "the test and run_student, not the engine between them"
+    assert describe(raised.value).endswith("Half.allocate is not written yet")
 
 
 # ---- answers that are nanoinfer's own ----------------------------------------------------------

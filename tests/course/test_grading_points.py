@@ -1,6 +1,7 @@
 """Points, the table, and the formats that platforms read."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -56,12 +57,14 @@ def test_title_part_hint_and_visibility(half):
 
 def test_reference_has_all_points_and_the_stub_none(course):
     tests = [str(course.public_tests("a1")), *map(str, course.hidden_tests("a1"))]
-    for which, percent, said in (("reference", 100, ""), ("stub", 0, "not implemented yet")):
+    unwritten = {"double is not written yet", "total is not written yet"}
+    for which, percent, said in (("reference", 100, {""}), ("stub", 0, unwritten)):
         out = course.root / f"{which}.json"
         run_pytest(course, f"--impl={which}", f"--grade-json={out}", *tests)
         data = json.loads(out.read_text())
         assert data["percent"] == percent
-        assert {test["message"].partition("] ")[2] or test["message"] for test in data["tests"]} == {said}
+        assert {test["message"].partition("] ")[2] or test["message"] for test in data["tests"]} == said
+        assert {bool(test["hint"]) for test in data["tests"] if test["part"]} == {which == "reference"}
 
 
 def test_the_plugin_prints_a_table_and_fails_like_pytest(course, tmp_path):
@@ -132,5 +135,48 @@ def test_the_table_shows_messages_and_hints_of_what_failed():
         Row("f::b", "Fails", "p", 2, "Look there.", "visible", 1, 0, "first\nsecond"),
     ]
     lines = list(score_table(Score("x", rows, error="the file is odd")))
-    assert [good for _, good in lines] == [True, False, False, False, False, False]
-    assert [line.strip() for line, _ in lines[2:]] == ["first", "second", "hint: Look there.", "the file is odd"]
+    assert [good for _, good in lines] == [False, True, False, False, False, False]
+    assert lines[0][0] == "the file is odd"
+    assert [line.strip() for line, _ in lines[3:]] == ["first", "second", "hint: Look there."]
+
+
+ODD = """
+import nanoinfer
+
+def double(number):
+    return list(range(300))
+
+def total(numbers):
+    return helper(numbers)
+
+def helper(numbers):
+    raise NotImplementedError
+"""
+
+EXPLAINED = """
+
+@pytest.mark.points(1, hint="Twice.")
+def test_why(impl):
+    assert impl.double(1) == 2, "no\\nwhy: Twice."
+"""
+
+
+def test_a_message_is_whole_and_said_once(tmp_path):
+    """No value is shortened; no advice about options; no hint that the message holds, or that comes too early."""
+    course = make_course(tmp_path / "course")
+    public = course.public_tests("a1")
+    public.write_text(public.read_text() + EXPLAINED)
+    done = run_pytest(course, f"--impl={hand_in(tmp_path, ODD)}", str(public), "--tb=no")
+    assert f"assert {list(range(300))} == 8\n{'':17}hint: Twice as much." in done.stdout
+    assert "[none] helper is not written yet\nfailed" in done.stdout
+    assert re.search(" +no\n +why: Twice.\n=", done.stdout)
+    assert not re.search("-v|Add them all|short test summary|FAILED", done.stdout)
+
+
+def test_a_file_that_cannot_be_loaded_is_told_once(course, tmp_path):
+    done = run_pytest(course, f"--impl={hand_in(tmp_path, 'import no_such_thing')}", str(course.public_tests("a1")))
+    table = done.stdout.partition("points (0 %)")[2]
+    assert table.count("no_such_thing") == 1
+    assert table.index("no_such_thing") < table.index("Doubles a number.")
+    assert table.count("not run: the file cannot be loaded, see above") == 3
+    assert "hint" not in table

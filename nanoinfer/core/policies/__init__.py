@@ -1,8 +1,9 @@
 """Scheduling policies: each is one function from a scheduler to the plan of its next step.
 
 A policy reads the queues and the limits of the scheduler it is given and acts only through the
-scheduler's moves (`schedule_prefill`, `schedule_decode`, `start_running`, `make_room`) and the
-block manager. To add one, write such a function and put it into POLICIES.
+scheduler's moves (`schedule_prefill`, `schedule_decode`, `start_running`, `make_room`, `preempt`,
+`no_blocks`) and the block manager's (`can_allocate`, `allocate`, `can_append`, `deallocate`). To add
+one, write such a function and put it into POLICIES.
 """
 
 from __future__ import annotations

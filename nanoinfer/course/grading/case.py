@@ -12,22 +12,38 @@ from typing import Any, Literal
 import pytest
 
 from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
-from nanoinfer.course.grading.failures import trace_file, traces_go_to
+from nanoinfer.course.grading.failures import HINT, trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
-from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
-from nanoinfer.course.grading.submission import Refused, describe, load, still_at
+from nanoinfer.course.grading.isolate import SAME_PLACE, Ending, Limits, OutOfTime, run_isolated
+from nanoinfer.course.grading.submission import NOT_YET, Refused, describe, load, still_at
 
 MOST = 3000  # characters of a message
+NOT_LOADED = "not run: the file cannot be loaded, see above"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a test ended, and what to say of it."""
+    """How a test ended, and what to say of it.
+
+    Attributes:
+        outcome: as pytest's.
+        message: why.
+        seconds: how long it took.
+        timed_out: whether its time was over.
+        function: in which of the submission's functions that was.
+    """
 
     outcome: Literal["passed", "failed", "skipped"]
     message: str = ""
     seconds: float = 0.0
     timed_out: bool = False
+    function: str = ""
+
+    @property
+    def wants_hint(self) -> bool:
+        """Whether the code got as far as the rule that the test is about, and the message has no hint of its own."""
+        early = self.message == NOT_LOADED or self.message.endswith(NOT_YET) or SAME_PLACE in self.message
+        return not early and HINT not in self.message
 
 
 class Case:
@@ -92,7 +108,7 @@ class Case:
         printed = self._take_output()
         seconds = time.monotonic() - started
         if ending.answer is None:
-            return Verdict("failed", _with_output(ending, printed), seconds, ending.timed_out)
+            return Verdict("failed", _with_output(ending, printed), seconds, ending.timed_out, ending.function)
         outcome, message = ending.answer
         return Verdict(outcome, message[:MOST], seconds)
 
@@ -109,6 +125,7 @@ class Case:
         """The outcome and the message of calling `stages` in order."""
         Case._current = self
         traces_go_to(self._folder, self.item.name)
+        self.item.config.option.verbose = 2  # pytest then shortens no value
         guard = Guard(self._forbidden, processes=self.assignment.needs_torch)
         guard.install()
         try:

@@ -8,8 +8,21 @@ from typing import Any
 
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.sequence import Sequence
+from nanoinfer.course.grading.failures import HINT
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import Trace
+
+
+def expect(what: str, got: Any, expected: Any, hint: str = "") -> None:
+    """Raise AssertionError unless `got` equals `expected`.
+
+    Args:
+        what: what is compared, in words or as it stands in code.
+        got: what the submission gave.
+        expected: what it should have given.
+        hint: the rule that says so, where that of the test is another one.
+    """
+    assert got == expected, f"{what}: expected {expected}, got {got}" + (f"\n{HINT}{hint}" if hint else "")
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from nanoinfer.trace.trace import Trace
 
+WHY = "why: "  # begins the rule in the message of a failure that is explained
+HINT = "hint: "  # begins a hint in a message, which then takes the place of the test's own
 MOST = 12  # entries of a queue, or sequences with a table, that are shown
 
 
@@ -28,7 +30,7 @@ def trace_file(folder: Path, test: str) -> Path:
     return folder / f"failed-{re.sub(r'[^A-Za-z0-9_.-]+', '-', test).strip('-')}.jsonl"
 
 
-def explain_failure(trace: Trace, step: int, expected: str, why: str) -> str:
+def explain_failure(trace: Trace, step: int, expected: str, why: str, whose: str = "yours") -> str:
     """The message of a failing assertion: `assert ok, explain_failure(trace, 3, "2 rows", "the budget allows them")`.
 
     Writes the trace beside the submission; the message says how to open it in the explorer.
@@ -38,16 +40,15 @@ def explain_failure(trace: Trace, step: int, expected: str, why: str) -> str:
         step: the step that shows the failure; negative counts from the end.
         expected: what should be seen there.
         why: one sentence: the rule that says so.
+        whose: whose run it is.
     """
     parts = [f"step {step}: expected {expected}"]
     with suppress(IndexError):
         step = trace.step_index(step)
-        parts = [f"step {step}: expected {expected}", *_happened(trace, step)]
-    parts.append(f"why: {why}")
+        parts = [f"step {step}: expected {expected}", f"{whose}: " + "\n".join(_happened(trace, step))]
     path = _write(trace)
-    if path:
-        parts.append(f'see it: Trace.load("{path}").explore(step={step})')
-    return "\n".join(parts)
+    see = f'\nsee it: from nanoinfer import Trace; Trace.load("{path}").explore(step={step})' if path else ""
+    return "\n".join([*parts, WHY + why]) + see
 
 
 def _happened(trace: Trace, index: int) -> list[str]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.policies import mixed, prefill_first
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.course.grading.failures import explain_failure
-from nanoinfer.course.grading.foreign import StepLimit
+from nanoinfer.course.grading.foreign import StepLimit, expect_nobody_lost, queued
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
 MAX_STEPS = 1000
+OURS = {mixed.__file__, prefill_first.__file__}
+PROGRESS = "every step must get on with the work"
 BOUND = "while somebody is ready to decode, at most `patience` steps in a row pass without a decode"
 
 
@@ -24,21 +30,46 @@ def seat(policy: Callable[..., StepPlan], *args: Any) -> type[Scheduler]:
     class Seat(Scheduler):
         def __init__(self, *init: Any) -> None:
             super().__init__(*init)
-            self.policy = lambda scheduler: policy(scheduler, *args)
+            self.policy = decide
+
+    def decide(scheduler: Any) -> StepPlan:
+        before = queued(scheduler)
+        sys.setprofile(_refuse_ours)
+        try:
+            plan = policy(scheduler, *args)
+        finally:
+            sys.setprofile(None)
+        expect_nobody_lost(before, scheduler, f"the policy's call in step {scheduler.recorder.step}")
+        return plan
 
     return Seat
 
 
+def _refuse_ours(frame: FrameType, event: str, _arg: Any) -> None:
+    """Called at every call of a policy in its seat: it may use the scheduler's moves, not nanoinfer's own policies."""
+    if event == "call" and frame.f_code.co_filename in OURS:
+        own = f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
+        raise AssertionError(f"the policy calls nanoinfer's own {own}; read it, and write yours yourself")
+
+
 def run_policy(policy: Callable[..., StepPlan], *args: Any, **run: Any) -> Trace:
-    """`simulate` with `policy(scheduler, *args)`. Raises StepLimit (an AssertionError) if the run does not end."""
+    """`simulate` with `policy(scheduler, *args)`. Raises AssertionError if the run does not end, or is stuck."""
+    seen: list[Trace] = []
 
     def cap(trace: Trace, index: int) -> None:
+        seen[:] = [trace]
         if index >= MAX_STEPS:
-            raise StepLimit(
-                explain_failure(trace, index, "the run to have ended", "every step must get on with the work")
-            )
+            raise StepLimit(explain_failure(trace, index, "the run to have ended", PROGRESS))
 
-    return simulate(**run, scheduler_cls=seat(policy, *args), on_step=cap)
+    try:
+        return simulate(**run, scheduler_cls=seat(policy, *args), on_step=cap)
+    except NotImplementedError:
+        raise
+    except RuntimeError as error:
+        if not seen:
+            raise
+        stuck = explain_failure(seen[0], -1, f"a step after this one, got {error}", PROGRESS)
+        raise AssertionError(stuck) from None
 
 
 def ready_before(trace: Trace) -> Iterator[tuple[Step, set[int]]]:

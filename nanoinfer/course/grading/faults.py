@@ -274,7 +274,7 @@ def expect_diagnosis(
     got = diagnose(trace, suspects)
     if finding is None:
         place = got[1] if isinstance(got, tuple) and len(got) == 3 and got[1] in range(len(trace.steps)) else -1
-        assert got is None, explain_failure(trace, place, f"None, got {got}", "nothing is wrong in this run")
+        assert got is None, explain_failure(trace, place, f"None, got {got}", "nothing is wrong in this run", "the run")
         return
     right = got is not None and tuple(got) == finding
-    assert right, explain_failure(trace, finding.step, f"{finding}, got {got}", RULES[finding.kind])
+    assert right, explain_failure(trace, finding.step, f"{finding}, got {got}", RULES[finding.kind], "the run")

@@ -14,6 +14,7 @@ from typing import Any
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.course.grading.submission import unwritten
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.events import Event
 from nanoinfer.trace.recorder import TraceRecorder
@@ -48,6 +49,8 @@ def run_student(
 
     Raises:
         StepLimit: more than `max_steps` steps; names the queues and the free blocks.
+        NotImplementedError: a method is not written yet; names it.
+        AssertionError: a sequence is lost, or stands where no move of a scheduler leads to; names the step.
     """
 
     def cap(trace: Trace, index: int) -> None:
@@ -58,10 +61,11 @@ def run_student(
                 f"no end after {max_steps} steps; waiting {step.waiting}, running {step.running}, {free} free blocks"
             )
 
-    watch = watched(scheduler_cls)
-    return simulate(
-        prompts, sampling_params, scheduler_cls=watch, block_manager_cls=block_manager_cls, on_step=cap, **more
-    )
+    classes = {"scheduler_cls": watched(scheduler_cls), "block_manager_cls": block_manager_cls}
+    try:
+        return simulate(prompts, sampling_params, on_step=cap, **classes, **more)
+    except NotImplementedError as error:
+        raise NotImplementedError(unwritten(error)) from None
 
 
 def watched(scheduler_cls: Any) -> Any:
@@ -109,18 +113,31 @@ def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     if not isinstance(recorder, TraceRecorder):  # nobody records
         return call(*args)
     before, mark = snapshot(scheduler), len(recorder.events)
-    sequences = {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running, *args) if hasattr(seq, "seq_id")}
+    sequences = queued(scheduler) | {seq.seq_id: seq for seq in args if hasattr(seq, "seq_id")}
+    when = f"{call.__name__}() of step {recorder.step}"
     result = call(*args)
+    expect_nobody_lost(sequences, scheduler, when)
     after = snapshot(scheduler)
     if _explains(recorder.events[mark:], before, after):
         return result
     del recorder.events[mark:]
-    for seq in (*scheduler.waiting, *scheduler.running):
-        sequences.setdefault(seq.seq_id, seq)
-    events = list(difference(before, after, sequences, result))
-    _check(events, before, after, f"{call.__name__}() of step {recorder.step}")
+    events = list(difference(before, after, queued(scheduler) | sequences, result))
+    _check(events, before, after, when)
     recorder.events += [event._replace(step=recorder.step) for event in events]
     return result
+
+
+def queued(scheduler: Any) -> dict[int, Any]:
+    """Everybody in a queue, by id."""
+    return {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running)}
+
+
+def expect_nobody_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
+    """Raise AssertionError unless each sequence of `before` is in a queue or has a reason why it ended."""
+    after = queued(scheduler)
+    for seq_id, seq in before.items():
+        lost = seq_id not in after and seq.finish_reason is None
+        assert not lost, f"after {when}, sequence {seq_id} is lost: neither in waiting nor in running, and not finished"
 
 
 def _check(events: list[Event], before: SchedulerState, after: SchedulerState, when: str) -> None:
@@ -176,6 +193,7 @@ def difference(
         table = before.block_tables.get(seq_id, [])
         if all(after.ref_counts[block_id] < before.ref_counts[block_id] for block_id in table):  # else a leak: it shows
             yield from _given_up(before, seq_id)
+    yield from _forgotten(before, after)
     yield from _taken(before, after, sequences, victims)
     for seq_id in [seq_id for seq_id in after.running if seq_id not in before.running]:
         yield Event(0, "run", seq_id)
@@ -219,17 +237,16 @@ def _taken(
             yield Event(0, "admit", seq_id, None, {"num_cached_tokens": cached, "miss_hash": None})
         num_hits = cached // sequences[seq_id].block_size
         for position, block_id in enumerate(new):
-            yield from _take(before, seq_id, block_id, position < num_hits, block_id in held)
+            kind = "allocate" if position >= num_hits else "share" if block_id in held else "reuse"
+            yield Event(0, kind, seq_id, block_id)
             held.add(block_id)
 
 
-def _take(before: SchedulerState, seq_id: int, block_id: int, hit: bool, held: bool) -> Iterator[Event]:
-    if hit:
-        yield Event(0, "share" if held else "reuse", seq_id, block_id)
-        return
-    if before.hashes[block_id] != NO_HASH:
-        yield Event(0, "evict_hash", None, block_id, {"hash": before.hashes[block_id]})
-    yield Event(0, "allocate", seq_id, block_id)
+def _forgotten(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:
+    """Blocks that lost their hash: taken for something else, or superseded by a twin."""
+    for block_id, (old, new) in enumerate(zip(before.hashes, after.hashes, strict=True)):
+        if old != NO_HASH and new == NO_HASH:
+            yield Event(0, "evict_hash", None, block_id, {"hash": old})
 
 
 def _registered(before: SchedulerState, after: SchedulerState) -> Iterator[Event]:

@@ -20,19 +20,35 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+EARLY = 0.1  # share of its time after which work is stopped in a function in which other work was stopped before
 GRACE = 1.0  # seconds between the exception and the signal
 MAX_FILE = 64 << 20  # bytes one file may grow to, the captured output among them
 MAX_ANSWER = 1 << 20
+SAME_PLACE = "; an earlier test was stopped in the same function, so this one was not given its full time"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the work may take: wall seconds, and megabytes on top of what the process holds already."""
+    """What the work may take.
+
+    Attributes:
+        seconds: wall time.
+        memory_mb: megabytes on top of what the process holds already.
+        endless: functions in which other work was stopped before; who is in one of them early on is stopped at once.
+    """
 
     seconds: float = 5
     memory_mb: int = 1024
+    endless: frozenset[str] = frozenset()
+
+
+class Place(NamedTuple):
+    """Where the work was when somebody looked: the name of the function, and words for a message."""
+
+    function: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,21 +58,27 @@ class Ending:
     answer: Any = None
     message: str = ""
     timed_out: bool = False
+    function: str = ""  # in which its time was over, where that is known
 
 
 class OutOfTime(BaseException):
     """Raised in the work when its time is over; no Exception, so that `except Exception` does not swallow it."""
 
+    def __init__(self, message: str, function: str) -> None:
+        super().__init__(message)
+        self.function = function
 
-def run_isolated(
-    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str] = lambda _: ""
-) -> Ending:
+
+Look = Callable[[FrameType | None], Place]
+
+
+def run_isolated(work: Callable[[], Any], limits: Limits, where: Look = lambda _: Place()) -> Ending:
     """Call `work` in a forked process.
 
     Args:
         work: returns something that JSON can hold.
         limits: see Limits.
-        where: words for the place at which its time was over.
+        where: tells the place of a frame.
     """
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
@@ -116,7 +138,7 @@ def _ending(data: bytes, status: int | None, token: str, limits: Limits) -> Endi
     with suppress(ValueError, TypeError, KeyError):
         answer = json.loads(data)
         if answer["token"] == token:
-            return Ending(answer["answer"], answer["message"], answer["timed_out"])
+            return Ending(answer["answer"], answer["message"], answer["timed_out"], answer["function"])
     if status is None:
         return Ending(message=f"stopped after {limits.seconds:g} s: it did not come to an end", timed_out=True)
     if os.WIFSIGNALED(status):
@@ -134,18 +156,16 @@ def _signal_name(number: int) -> str:
 # ---- in the forked process ----------------------------------------------------------------
 
 
-def _work_and_exit(
-    work: Callable[[], Any], limits: Limits, where: Callable[[FrameType | None], str], writer: int, token: str
-) -> NoReturn:
+def _work_and_exit(work: Callable[[], Any], limits: Limits, where: Look, writer: int, token: str) -> NoReturn:
     """Never returns into the caller's stack, whatever `work` does; what it needs at the end it holds already."""
     leave, write, dumps = os._exit, os.write, json.dumps
-    answer, message, timed_out = None, "", False
+    answer, message, timed_out, function = None, "", False, ""
     try:
         os.setpgid(0, 0)
         _apply(limits, where)
         answer = work()
     except OutOfTime as error:
-        message, timed_out = str(error), True
+        message, timed_out, function = str(error), True, error.function
     except MemoryError:
         message = out_of_memory(limits)
     except BaseException as error:
@@ -153,7 +173,7 @@ def _work_and_exit(
     try:
         signal.setitimer(signal.ITIMER_REAL, 0)
         record = {"token": token, "answer": answer, "message": message, "timed_out": timed_out}
-        data = dumps(record).encode() + b"\n"
+        data = dumps(record | {"function": function}).encode() + b"\n"
         while data:
             data = data[write(writer, data) :]
     finally:
@@ -164,7 +184,7 @@ def out_of_memory(limits: Limits) -> str:
     return f"ran out of memory: a test may take {limits.memory_mb} MB"
 
 
-def _apply(limits: Limits, where: Callable[[FrameType | None], str]) -> None:
+def _apply(limits: Limits, where: Look) -> None:
     faulthandler.disable()  # a crash is reported by its signal, not by a page on the terminal
     with open("/proc/self/statm") as file:
         held = int(file.read().split()[0]) * resource.getpagesize()
@@ -176,8 +196,18 @@ def _apply(limits: Limits, where: Callable[[FrameType | None], str]) -> None:
     ):
         resource.setrlimit(kind, (limit, limit))
 
-    def out_of_time(_signal: int, frame: FrameType | None) -> None:
-        raise OutOfTime(f"stopped after {limits.seconds:g} s{where(frame)}")
+    first = EARLY * limits.seconds
+    rest = limits.seconds - first
 
-    signal.signal(signal.SIGALRM, out_of_time)
-    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    def look(_signal: int, frame: FrameType | None) -> None:
+        nonlocal rest
+        place = where(frame)
+        if place.function not in limits.endless and rest > 0:
+            signal.setitimer(signal.ITIMER_REAL, rest)
+            rest = 0
+            return
+        stopped = f"stopped after {first if rest else limits.seconds:g} s{place.words}"
+        raise OutOfTime(stopped + (SAME_PLACE if rest else ""), place.function)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, first)

@@ -21,14 +21,15 @@ from types import ModuleType
 import pytest
 
 from nanoinfer.course.grading.assignments import Assignment, assignment_of, find_course
-from nanoinfer.course.grading.case import Case, Verdict
+from nanoinfer.course.grading.case import NOT_LOADED, Case, Verdict
 from nanoinfer.course.grading.guard import Seal
-from nanoinfer.course.grading.isolate import Limits
+from nanoinfer.course.grading.isolate import SAME_PLACE, Limits
 from nanoinfer.course.grading.release import starter
 from nanoinfer.course.grading.score import Row, Score, row_id, score_table
 from nanoinfer.course.grading.submission import find_submission
 
 PATIENCE = 3  # tests of one submission that may use up their whole time; the others then get a second each
+HURRIED = f"\n({PATIENCE} tests have used up their whole time: those after them get a second each)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,11 +42,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     mark = "points(n, part='', hint='', visibility='visible' | 'hidden'): what a test is worth"
     config.addinivalue_line("markers", mark)
+    config.option.reportchars = "N"  # no summary of pytest's own: the table says it all, and in full
     config.pluginmanager.register(Grader(config), "nanoinfer-grader")
     os.environ["TRITON_INTERPRET"] = "1"  # read by triton: points are the same with a GPU and without
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]:
+    """Both sides of a comparison in full, and no advice about options of pytest."""
+    return [f"{left!r} {op} {right!r}"]
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +81,7 @@ class Grader:
         self.started = time.monotonic()
         self._loads: dict[Path, Verdict] = {}
         self._patience = PATIENCE
+        self._endless: frozenset[str] = frozenset()  # functions in which a test was stopped
         self._stubs: TemporaryDirectory[str] | None = None
 
     # ---- which tests there are --------------------------------------------------------------
@@ -123,15 +132,21 @@ class Grader:
         except ValueError as error:
             return self._loads.setdefault(item.path, Verdict("failed", str(error)))
         seconds = assignment.seconds if self._patience else min(assignment.seconds, 1)
-        limits = Limits(seconds, assignment.memory_mb)
+        limits = Limits(seconds, assignment.memory_mb, self._endless)
         case = Case(self.course, assignment, path, item, self._seal)
         if path not in self._loads:  # what cannot be loaded is said once, not waited for in every test
             self._loads[path] = case.try_load(limits)
         if self._loads[path].outcome == "failed":
-            return replace(self._loads[path], seconds=0)
+            return Verdict("failed", NOT_LOADED)
         verdict = case.run(limits)
-        self._patience -= verdict.timed_out and self._patience > 0
-        return verdict
+        if not verdict.timed_out:
+            return verdict
+        self._endless |= {verdict.function} - {""}
+        if SAME_PLACE in verdict.message:
+            return verdict
+        hurried = not self._patience
+        self._patience -= not hurried
+        return replace(verdict, message=verdict.message + HURRIED * hurried)
 
     def _path(self, assignment: Assignment) -> Path:
         which, name = self.config.getoption("--impl"), assignment.name

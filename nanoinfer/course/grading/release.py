@@ -38,9 +38,11 @@ def _cut(source: str) -> Iterator[str]:
         if mark == BEGIN:
             begun = number
             indent = line[: len(line) - len(line.lstrip())]
-            yield f"{indent}# YOUR CODE HERE"
             if number in inside:
+                yield f"{indent}# YOUR CODE HERE"
                 yield f'{indent}raise NotImplementedError("to be written")'
+            else:
+                yield f"{indent}# Helpers of your own go here."
         elif mark == END:
             begun = 0
         elif not begun:
@@ -62,19 +64,39 @@ def _lines_of_functions(source: str) -> set[int]:
 
 README = """# Assignments
 
-Each folder in `notebooks/assignments` is one assignment: read its notebook, edit `student.py` beside it, and run
-`check("a1")` (or a2, ...) in the notebook to see your points. The same on the command line, from this folder:
+Install the package, or what your instructor gives you in its place, best in an environment of its own
+(`docs/install.md` says how to get a small torch first):
 
-    pip install nanoinfer[notebooks,tests]
+    python3 -m venv .venv
+    . .venv/bin/activate
+    pip install "nanoinfer[notebooks,tests]"
+
+Each folder in `notebooks/assignments` is one assignment: read its notebook (`jupyter lab`), edit `student.py` beside
+it, and see your points in the notebook:
+
+    from nanoinfer.course.grading import check
+    check("a1")
+
+The same on the command line, from this folder:
+
     pytest tests/assignments/test_a1.py
 
 Hand in `student.py`. There are more tests than these.
+
+| folder | has |
+|---|---|
+| `notebooks/` | the lessons, in the order of their numbers; begin with `00_tour.ipynb` |
+| `notebooks/assignments/` | the assignments |
+| `docs/` | to look things up: `concepts.md`, `why.md` (reasons of a scheduler), `extending.md` (policies), `faq.md` |
+| `tests/assignments/` | the tests that you see |
 """
 INI = """[pytest]
 addopts = -p nanoinfer.course.grading.plugin -p no:cacheprovider --tb=no
 """
 LITTER = ("__pycache__", ".ipynb_checkpoints", "failed-*.jsonl")
 LESSONS = ("notebooks/*.ipynb", "notebooks/traces/*", "docs/*.md", "docs/images/*")  # what assignments refer to
+EVIDENCE = ("docs/recipe/README.md", "docs/recipe/eval.log", "docs/benchmarks/evidence/*")  # what pages refer to
+TEACHING = ("index.md", "instructors.md", "assignment_mutants.json")  # the first is the site's: it leads to the second
 SHORT = 25  # characters: shorter lines of a solution stand elsewhere by chance
 
 
@@ -143,8 +165,8 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
 
 
 def _lessons(course: Course) -> list[Path]:
-    found = [path for pattern in LESSONS for path in course.root.glob(pattern)]
-    return [path for path in found if path.is_file() and path.name != "instructors.md"]
+    found = [path for pattern in (*LESSONS, *EVIDENCE) for path in course.root.glob(pattern)]
+    return [path for path in found if path.is_file() and path.name not in TEACHING]
 
 
 def without_answers(notebook: str) -> str:

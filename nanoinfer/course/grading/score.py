@@ -23,7 +23,7 @@ class Row:
         title: the first line of the docstring.
         part: what it is about.
         max_score: points in all.
-        hint: shown when it fails.
+        hint: shown when it fails; empty if the message holds one, or if the test did not get as far as the rule.
         visibility: "visible" or "hidden".
         cases, passed: how many there are, and how many passed.
         message: of the first case that failed.
@@ -71,6 +71,8 @@ class Row:
         elif not self.message:
             case = item.name.partition("[")[2].rstrip("]")
             message = verdict.message or verdict.outcome
+            if not verdict.wants_hint or self.hint in message:
+                self.hint = ""
             self.message = f"[{case}] {message}" if case and self.cases > 1 else message
 
     @property
@@ -146,6 +148,8 @@ def row_id(item: pytest.Item) -> str:
 
 def score_table(score: Score) -> Iterator[tuple[str, bool]]:
     """The lines of the table, each with whether it is good news."""
+    if score.error:
+        yield score.error, False
     for row in score.rows:
         good = row.status == "passed"
         points = f"{round(row.score, 2):g}/{row.max_score:g}"
@@ -154,5 +158,3 @@ def score_table(score: Score) -> Iterator[tuple[str, bool]]:
         if not good:
             details = [*row.message.splitlines(), *([f"hint: {row.hint}"] if row.hint else [])]
             yield from ((f"{'':17}{line}", False) for line in details)
-    if score.error:
-        yield score.error, False

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from nanoinfer.course.grading.assignments import Assignment
-from nanoinfer.course.grading.isolate import OutOfTime
+from nanoinfer.course.grading.failures import WHY
+from nanoinfer.course.grading.isolate import OutOfTime, Place
 
 MODULE = "student"
+NOT_YET = "is not written yet"
 
 
 class Refused(Exception):
@@ -114,7 +116,7 @@ def _missing(module: ModuleType, what: str) -> str:
 def describe(error: BaseException) -> str:
     """An exception in one or a few lines, with the place in the submission."""
     if isinstance(error, NotImplementedError):
-        return "not implemented yet"
+        return unwritten(error)
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == MODULE:
         return _missing(error.obj, f"{error.name}")
     if isinstance(error, SyntaxError):
@@ -123,34 +125,45 @@ def describe(error: BaseException) -> str:
         return f"sys.exit({error.code!r}) was called{_place(error)}"
     words = str(error).strip()
     if isinstance(error, AssertionError) or type(error).__name__ == "Failed":
+        if WHY in words:  # explained: what pytest adds of the comparison says it again
+            words = words.partition("\nassert ")[0]
         return words or f"an assertion failed{_place(error)}"
     return f"{type(error).__name__}: {words}{_place(error)}"
 
 
+def unwritten(error: NotImplementedError) -> str:
+    """Which function or method is not written yet: the one that raised `error`."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    name = frames[-1].f_code.co_qualname if frames else ""
+    return str(error) if NOT_YET in str(error) else f"{name} {NOT_YET}"
+
+
 def _place(error: BaseException) -> str:
-    place = _innermost(traceback.extract_tb(error.__traceback__))
-    return f" ({place})" if place else ""
+    words = _innermost(traceback.extract_tb(error.__traceback__)).words
+    return f" ({words})" if words else ""
 
 
-def _innermost(stack: traceback.StackSummary) -> str:
+def _innermost(stack: traceback.StackSummary) -> Place:
     """The innermost line of the submission in `stack`; empty if it is not in it."""
     home = getattr(sys.modules.get(MODULE), "__file__", None)
     for entry in reversed(stack):
         if entry.filename == home or entry.filename.startswith("cell "):
-            return f"line {entry.lineno} of {Path(entry.filename).name}, in {entry.name}"
-    return ""
+            return Place(entry.name, f"line {entry.lineno} of {Path(entry.filename).name}, in {entry.name}")
+    return Place()
 
 
-def still_at(frame: FrameType | None) -> str:
+def still_at(frame: FrameType | None) -> Place:
     """Where the submission was when its time was over, and the queues of the scheduler that was at work."""
     place = _innermost(traceback.extract_stack(frame))
-    words = f", still at {place}" if place else ""
+    return Place(place.function, (f", still at {place.words}" if place.words else "") + _queues(frame))
+
+
+def _queues(frame: FrameType | None) -> str:
+    """The queues of the scheduler that is at work in `frame` or in one that called it."""
     while frame is not None:
         with suppress(Exception):  # most frames are no method of a scheduler
             owner = frame.f_locals["self"]
             waiting, running = ([seq.seq_id for seq in queue] for queue in (owner.waiting, owner.running))
-            return (
-                f"{words}; waiting {waiting}, running {running}, {len(owner.block_manager.free_block_ids)} free blocks"
-            )
+            return f"; waiting {waiting}, running {running}, {len(owner.block_manager.free_block_ids)} free blocks"
         frame = frame.f_back
-    return words
+    return ""

@@ -20,8 +20,10 @@ class Block:
 
     Attributes:
         ref_count: how many block tables hold it.
-        hash: the hash it can be found under, NO_HASH while it cannot be found.
-        prefix: while it can be found, all tokens up to its end: its own and those of the blocks before it.
+        hash: the hash it was registered under, NO_HASH if it was not, or is forgotten. Of twins, blocks with equal
+            tokens from the first on, only the one registered last is found. The others may keep their hash: nobody
+            looks at it, as they are in `hash_to_block_id` no more.
+        prefix: if it has a hash, all tokens up to its end: its own and those of the blocks before it.
     """
 
     def __init__(self, block_id: int) -> None:
@@ -57,6 +59,8 @@ class BlockManager:
         first of the free list; what it held before can no longer be found. Sets `seq.num_cached_tokens` and
         `seq.num_computed_tokens` to the tokens found.
 
+        `num_cached_blocks` is what `can_allocate` has just answered, and `seq` holds no block.
+
         Raises:
             RuntimeError: there are not enough free blocks; then nothing has changed.
         """
@@ -67,7 +71,7 @@ class BlockManager:
         """Give up all blocks of `seq`, the last one first; a block that nobody holds goes to the end of the free list.
 
         A freed block keeps its hash: it can be found until it is taken for something else. Sets `seq.block_table` to a
-        new empty list and both counters to 0. A second call changes nothing.
+        new empty list, `seq.num_cached_tokens` and `seq.num_computed_tokens` to 0. A second call changes nothing.
         """
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
@@ -83,7 +87,7 @@ class BlockManager:
         raise NotImplementedError("to be written")
 
     def may_append(self, seq: Sequence) -> None:
-        """Give `seq` one more block if its newest token has no slot."""
+        """Give `seq` one more block if its newest token has no slot. Callers ask `can_append` first."""
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
 
@@ -92,8 +96,9 @@ class BlockManager:
     def compute_hash(self, token_ids: Tokens[int], prefix: int = NO_HASH) -> int:
         """A number from 0 to 2**64 - 1 for the tokens of one block and the hash of the block before it.
 
-        Equal for equal tokens in every process, and for a list and a numpy array. Call it through `self`: the tests
-        put another one in its place.
+        Equal for equal tokens in every process, and for a list and a numpy array. Token ids are 0 or more; `prefix` is
+        NO_HASH for the first block. Call it as `self.compute_hash(token_ids, prefix)`: the tests put another one with
+        this signature in its place.
         """
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
@@ -103,6 +108,9 @@ class BlockManager:
 
         The step has computed `seq.num_scheduled_tokens` tokens after the first `seq.num_computed_tokens`. Only full
         blocks count. Under one hash the block that was registered last is found.
+
+        Chain the hashes by the tokens of `seq`, or by what you have kept in `seq.block_hashes`. The block before may
+        have no hash any more: after `reset_prefix_cache` its tokens are still there.
         """
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
@@ -126,4 +134,4 @@ class BlockManager:
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
 
-    # YOUR CODE HERE
+    # Helpers of your own go here.

@@ -85,7 +85,8 @@ class Scheduler:
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
 
-    # YOUR CODE HERE
+    # Helpers of your own go here.
+
     def postprocess(self, plan: StepPlan, token_ids: list[int]) -> None:
         """Take in the step that was run: one sampled token for each row of `plan`.
 

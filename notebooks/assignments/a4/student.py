@@ -124,7 +124,8 @@ class Scheduler:
         # YOUR CODE HERE
         raise NotImplementedError("to be written")
 
-    # YOUR CODE HERE
+    # Helpers of your own go here.
+
     def preempt(self, seq: Sequence, on_behalf_of: Sequence | None = None) -> Preemption:
         """Take all blocks from `seq` (already out of `running`) and put it at the front of `waiting`.
 

@@ -38,4 +38,4 @@ def diagnose(trace: Trace, suspects: Collection[str]) -> Finding | None:
     raise NotImplementedError("to be written")
 
 
-# YOUR CODE HERE
+# Helpers of your own go here.

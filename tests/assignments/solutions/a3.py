@@ -131,6 +131,7 @@ class Scheduler:
         return None
 
     # END SOLUTION
+
     def postprocess(self, plan: StepPlan, token_ids: list[int]) -> None:
         """Take in the step that was run: one sampled token for each row of `plan`.
 

@@ -146,6 +146,7 @@ class Scheduler:
         return victims
 
     # END SOLUTION
+
     def preempt(self, seq: Sequence, on_behalf_of: Sequence | None = None) -> Preemption:
         """Take all blocks from `seq` (already out of `running`) and put it at the front of `waiting`.
 
