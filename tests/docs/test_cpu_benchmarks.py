@@ -170,3 +170,23 @@ def test_cpu_throughput_reports_nothing_where_outputs_differ(cpu_throughput, run
     assert run(cpu_throughput, "--threads", 1) == 1
     assert "2 of 2 outputs differ" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+# ---- class_run.py -------------------------------------------------------------------------
+
+
+def test_class_run_grades_everybody(load, run, monkeypatch, tmp_path):
+    """The solution, the starter, a wrong submission and one that exits."""
+    module = load("benchmarks/class_run")
+    monkeypatch.setattr(module, "EVIDENCE", tmp_path)
+    monkeypatch.setattr(module, "EVERY", 4)
+    monkeypatch.setattr(module, "HOSTILE", {"exits": "import sys\n\nsys.exit(0)\n"})
+    wrong = module.write_wrong
+    monkeypatch.setattr(module, "write_wrong", lambda *arguments: wrong(*arguments)[:1])
+    assert run(module, "--students", 4) == 0
+    evidence = evidence_of(tmp_path, "class_run")
+    assert (evidence["students"], evidence["jobs"]) == (4, 2)
+    assert sum(evidence["submissions_by_percent"].values()) == 4
+    assert (evidence["submissions_by_percent"]["0"], evidence["submissions_by_percent"]["100"]) == (2, 1)
+    rows = (tmp_path / "class_run.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows[2:]] == ["001 solution", "002 starter", "003 exits"]
