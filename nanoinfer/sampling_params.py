@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from numbers import Real
 from operator import index
 from typing import Any
 
@@ -30,12 +31,12 @@ def as_ints(field: str, values: object) -> tuple[int, ...]:
         raise ValueError(f"{field} must be a list of integers, got {values!r}")
     values = tuple(values)
     plain = set(map(type, values)) <= {int}  # as a rule they are: then nothing is done for each of many tokens
-    return values if plain else tuple(as_int(field, value) for value in values)
+    return values if plain else tuple(as_int(f"each of {field}", value) for value in values)
 
 
 def as_number(field: str, value: object) -> float:
-    """`value` as a finite float. Raises ValueError with the field and the value otherwise."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    """`value` as a finite float. Numpy's floats pass. Raises ValueError with the field and the value otherwise."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ValueError(f"{field} must be a finite number, got {value!r}")
     return float(value)
 

@@ -14,17 +14,18 @@ from nanoinfer.reasons import RefusalReason, RefusedError
 from nanoinfer.sampling_params import SamplingParams, as_ints
 
 
-def check_token_ids(token_ids: Iterable[Any], vocab_size: int | None, field: str = "prompt") -> list[int]:
+def check_token_ids(token_ids: Iterable[Any], vocab_size: int | None, field: str) -> list[int]:
     """`token_ids` as a new list of plain ints.
 
     Raises:
         ValueError: an id that is no integer, negative, or not below `vocab_size` (the model's, not the tokenizer's).
     """
-    ids = list(as_ints(f"{field} token ids", token_ids))
+    ids = list(as_ints(field, token_ids))
     limit = vocab_size if vocab_size is not None else 1 << 63
     if ids and not 0 <= min(ids) <= max(ids) < limit:
         token = next(token for token in ids if not 0 <= token < limit)
-        raise ValueError(f"{field} token id {token} is outside the vocabulary (0 to {limit - 1})")
+        allowed = f"in the vocabulary, 0 to {limit - 1}" if vocab_size is not None else "from 0 to 2**63 - 1"
+        raise ValueError(f"each of {field} must be {allowed}, got {token}")
     return ids
 
 
@@ -40,7 +41,7 @@ def check_request(token_ids: list[int], params: SamplingParams, config: EngineCo
     """
     if not token_ids:
         raise ValueError(f"{name} is empty; it needs at least one token")
-    check_token_ids(token_ids, config.vocab_size, name)
+    check_token_ids(token_ids, config.vocab_size, f"{name} token ids")
     check_token_ids(params.stop_token_ids, config.vocab_size, "stop_token_ids")
     length, limit = len(token_ids), config.max_model_len
     if length >= limit:

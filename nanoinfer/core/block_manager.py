@@ -141,8 +141,14 @@ class BlockManager:
         return not self._crosses_boundary(seq) or bool(self.free_block_ids)
 
     def may_append(self, seq: Sequence) -> None:
-        """Reserve a block for the newest token of `seq` if it is the first of a block."""
+        """Reserve a block for the newest token of `seq` if it is the first of a block.
+
+        Raises:
+            RuntimeError: it is, and no block is free: ask `can_append` first.
+        """
         if self._crosses_boundary(seq):
+            if not self.free_block_ids:
+                raise RuntimeError(f"sequence {seq.seq_id} needs a block for token {len(seq) - 1}, and none is free")
             self._take_new(seq)
 
     def _crosses_boundary(self, seq: Sequence) -> bool:

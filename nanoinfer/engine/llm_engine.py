@@ -28,6 +28,7 @@ from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.engine.garbage import no_full_collection
 from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
+from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
@@ -81,6 +82,7 @@ class LLMEngine:
         config = EngineConfig(**settings, model=fspath(model))
         get_policy(config.policy)  # before the model is loaded
         model_dir = resolve_model(fspath(model))
+        check_token_ids(config.eos, load_config(model_dir).vocab_size, "eos")
         self._runner: ModelRunner | None = load_runner(config, model_dir)
         self._tokenizer = load_tokenizer(model_dir)
         self.config = replace(
@@ -160,7 +162,8 @@ class LLMEngine:
         if not isinstance(prompts, Iterable):
             raise ValueError(f"prompts must be a string, or a list of strings or lists of token ids, got {prompts!r}")
         batch = [prompts] if isinstance(prompts, str) else list(prompts)
-        requests = self._prepare([self._encode(prompt) for prompt in batch], sampling_params)
+        encoded = [self._encode(prompt, name) for prompt, name in zip(batch, _names(len(batch)), strict=True)]
+        requests = self._prepare(encoded, sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
 
     def chat(
@@ -241,7 +244,7 @@ class LLMEngine:
 
     def add_request(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> int:
         """Queue one prompt and return its request id. Raises ValueError if it is refused; nothing is queued then."""
-        return self._core.add(*self._prepare([self._encode(prompt)], sampling_params)[0])
+        return self._core.add(*self._prepare([self._encode(prompt, "prompt")], sampling_params)[0])
 
     def step(self) -> list[Output]:
         """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing.
@@ -322,22 +325,22 @@ class LLMEngine:
             raise RuntimeError("this engine is closed; make a new one")
         return self._runner
 
-    def _encode(self, prompt: object) -> tuple[list[int], str | None]:
+    def _encode(self, prompt: object, name: str) -> tuple[list[int], str | None]:
         """Token ids and, where there was one, the text. Raises ValueError for anything else."""
         if isinstance(prompt, str):
             return self._needed_tokenizer().encode(prompt), prompt
         if not isinstance(prompt, Iterable):
             raise ValueError(
-                f"a prompt is a string or a list of token ids, got {prompt!r}; one prompt of ids is [[...]]"
+                f"{name} must be a string or a list of token ids, got {prompt!r}; one prompt of ids is [[...]]"
             )
-        return check_token_ids(prompt, self.config.vocab_size), None
+        return check_token_ids(prompt, self.config.vocab_size, f"{name} token ids"), None
 
     def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[_Prepared]:
         """Check every request of a batch before any is queued."""
         self._live_runner()
         each = one_per_prompt(prompts, params)
-        for i, ((token_ids, _), request_params) in enumerate(zip(prompts, each, strict=True)):
-            check_request(token_ids, request_params, self.config, f"prompt {i}" if len(prompts) > 1 else "prompt")
+        for name, (token_ids, _), request_params in zip(_names(len(prompts)), prompts, each, strict=True):
+            check_request(token_ids, request_params, self.config, name)
         return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
     def _output(self, seq: sequence.Sequence) -> Output:
@@ -354,6 +357,11 @@ class LLMEngine:
                 "text: give each prompt as a list of token ids, or add the files"
             )
         return self._tokenizer
+
+
+def _names(count: int) -> list[str]:
+    """What messages call the prompts of a batch."""
+    return ["prompt"] if count == 1 else [f"prompt {i}" for i in range(count)]
 
 
 def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:

@@ -16,6 +16,7 @@ work meanwhile. Interrupting the kernel stops it after undoing the step in fligh
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -150,6 +151,8 @@ class LiveExplorer(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Stop recording and take the view away. A second call does nothing."""
+        if sys.is_finalizing():  # called by the last reference: nobody is left to tell, and nothing can be imported
+            return
         if getattr(self, "_llm", None) is not None:
             self._turns.call(lambda: self._detach("Closed."))
         super().close()

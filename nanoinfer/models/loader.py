@@ -21,6 +21,7 @@ from nanoinfer.models.parallel import Ranks
 from nanoinfer.models.qwen3 import Qwen3ForCausalLM
 
 SINGLE_FILE = "model.safetensors"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 INDEX_FILE = "model.safetensors.index.json"
 DUMMY_STD = 0.02  # the initializer_range of the Qwen3 configs
 
@@ -34,12 +35,19 @@ def load_weights(model: Qwen3ForCausalLM, model_dir: Path) -> None:
     """
     parameters = dict(named_parameters(model))
     unfilled = set(parameters)
+    ends: dict[str, Tensor] = {}  # of a tied checkpoint: some store the head too, and then it must be the embedding
     for file in checkpoint_files(model_dir):
         for name, tensor in read_tensors(file):
-            if name == "lm_head.weight" and model.config.tie_word_embeddings:
-                continue  # some tied checkpoints store the head too; it is the embedding
-            copy_into(parameters, name, tensor, file, model.ranks)
+            if model.config.tie_word_embeddings and name in (HEAD, EMBEDDING):
+                ends[name] = tensor
+            if name in parameters or name not in ends:
+                copy_into(parameters, name, tensor, file, model.ranks)
             unfilled.discard(name)
+    if HEAD in ends and not torch.equal(ends[HEAD], ends.get(EMBEDDING, ends[HEAD])):
+        raise ValueError(
+            f"{HEAD} in {model_dir} is not {EMBEDDING}, but config.json has tie_word_embeddings=true, which leaves it "
+            "unused; set that to false to use both"
+        )
     if unfilled:
         raise ValueError(f"{model_dir} has no tensor for {sorted(unfilled)}; is the checkpoint complete?")
 

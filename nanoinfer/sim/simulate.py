@@ -139,7 +139,7 @@ def simulate(
 def _checked_ids(prompt: Any, i: int) -> list[int]:
     if isinstance(prompt, (str, int)):
         raise ValueError(f"prompt {i} must be a list of token ids (the simulator has no tokenizer), got {prompt!r}")
-    return check_token_ids(prompt, None, f"prompt {i}")
+    return check_token_ids(prompt, None, f"prompt {i} token ids")
 
 
 def _as_tuple(eos: int | Sequence[int] | None) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, rows, run_all, sequences
 
-from nanoinfer import Scheduler, Sequence, simulate
+from nanoinfer import BlockManager, Scheduler, Sequence, simulate
 
 
 def test_a_block_is_taken_by_the_first_decode_that_crosses_the_boundary():
@@ -15,6 +15,16 @@ def test_a_block_is_taken_by_the_first_decode_that_crosses_the_boundary():
     trace = simulate([prompt(4)], params(6), **limits(4, 8))
     assert [len(step.rows[0].block_table) for step in trace.steps] == [1, 2, 2, 2, 2, 3]
     assert [e.step for e in trace.events if e.kind == "allocate"] == [0, 1, 5]
+
+
+def test_a_block_that_is_not_there_is_refused_by_name():
+    blocks = BlockManager(num_blocks=1, block_size=2)
+    seq = Sequence(7, [1, 2], params(3), block_size=2)
+    blocks.allocate(seq, 0)
+    seq.append_token(3)
+    with pytest.raises(RuntimeError, match="sequence 7 needs a block for token 2, and none is free"):
+        blocks.may_append(seq)
+    assert len(seq.block_table) == 1
 
 
 @pytest.mark.parametrize("bs", [2, 3, 4, 7])

@@ -244,7 +244,7 @@ def test_scheduler_add_refuses_what_add_request_refuses():
     bad = {
         "empty": Sequence(0, [], params(1), 4),
         "TOO_LONG": Sequence(0, [1] * 12, params(1), 4),
-        "outside the vocabulary": Sequence(0, [1, 100], params(1), 4),
+        "prompt token ids must be in the vocabulary": Sequence(0, [1, 100], params(1), 4),
         "stop_token_ids": Sequence(0, [1], params(1, stop_token_ids=[100]), 4),
         "block_size": Sequence(0, [1], params(1), 8),
     }

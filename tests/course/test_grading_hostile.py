@@ -58,8 +58,9 @@ WHOLE_FILE = {
     ),
     "patches a builtin": (ANSWER + "\nimport builtins\nbuiltins.sum = lambda x: 0\n", "replaces builtins.sum", 0),
     "patches the tests": (
-        ANSWER + "\nimport sys\nsys.modules['test_a1'].test_double = lambda impl: None\n",
-        "replaces test_a1.test_double",
+        ANSWER + "\nimport sys\ntests = next(m for name, m in sys.modules.items() if name.endswith('test_a1'))\n"
+        "tests.test_double = lambda impl: None\n",
+        r"replaces [\w.]*test_a1.test_double",
         0,
     ),
     "reads the solution": (
@@ -72,7 +73,12 @@ WHOLE_FILE = {
         "reads a1.py, which belongs to the grader",
         0,
     ),
-    "imports the solution": (ANSWER + "\nfrom solutions.a1 import double\n", "belongs to the grader", 0),
+    "imports the solution": (ANSWER + "\nfrom solutions.a1 import double\n", "No module named 'solutions'", 0),
+    "imports it with a path": (
+        ANSWER + "\nimport sys\nsys.path.insert(0, '{tests}')\nfrom solutions.a1 import double\n",
+        "belongs to the grader",
+        0,
+    ),
     "looks around": (ANSWER + "\nimport os\nos.listdir('{tests}/hidden')\n", "reads hidden, which", 0),
     "a megabyte of prints": (ANSWER + "\nprint('x' * 1_000_000)\n", "", 20),
 }
@@ -119,6 +125,20 @@ def test_a_file_beside_the_submission_can_be_imported(course, tmp_path):
     hand_in(tmp_path, "def twice(number): return 2 * number\n", "my_helpers.py")
     score = graded(course, hand_in(tmp_path, "from my_helpers import twice as double\ndef total(n): return sum(n)\n"))
     assert score.percent == 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import importlib.metadata; importlib.metadata.version('numpy')",
+        "import pkgutil; list(pkgutil.iter_modules())",
+        "import transformers",
+    ],
+)
+def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_path, line):
+    """B96: no folder of tests is among the places that it lists."""
+    score = graded(course, hand_in(tmp_path, f"{line}\n{ANSWER}"))
+    assert (score.percent, score.error) == (100, "")
 
 
 def test_many_endless_loops_are_bounded_in_all(course, tmp_path):

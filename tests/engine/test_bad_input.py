@@ -62,7 +62,7 @@ def test_an_empty_batch_gives_an_empty_list(llm):
 )
 def test_an_id_that_is_none_of_the_model_is_refused_by_name(llm, ids, named):
     """B57: the model's vocabulary counts, not the tokenizer's."""
-    refused(llm, [[1, 2], ids], rf"token id.*{named}")
+    refused(llm, [[1, 2], ids], rf"prompt 1 token ids must be.*{named}")
 
 
 @pytest.mark.parametrize("prompts", [[5, 6], 7, [None], [3.5]], ids=repr)
@@ -73,6 +73,21 @@ def test_a_prompt_that_is_neither_text_nor_ids_is_refused(llm, prompts):
 def test_a_stop_id_outside_the_vocabulary_is_refused(llm):
     """B57."""
     refused(llm, [[1, 2]], rf"stop_token_ids.*{VOCAB}", SamplingParams(stop_token_ids=[VOCAB]))
+
+
+@pytest.mark.parametrize("eos", [[VOCAB], [2, -5]], ids=repr)
+def test_an_eos_that_can_never_be_drawn_is_refused(eos):
+    with pytest.raises(ValueError, match=rf"each of eos must be in the vocabulary, 0 to {VOCAB - 1}, got {eos[-1]}"):
+        LLM("tiny", eos=eos)
+
+
+def test_the_simulator_has_no_vocabulary_to_speak_of():
+    with pytest.raises(ValueError, match=r"each of prompt 1 token ids must be from 0 to 2\*\*63 - 1, got -3"):
+        simulate([[1], [-3]])
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert SamplingParams(temperature=np.float32(0.5), top_p=np.float64(0.25)) == SamplingParams(0.5, top_p=0.25)
 
 
 def test_numpy_and_tensor_ids_are_accepted(llm):

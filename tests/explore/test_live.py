@@ -541,6 +541,13 @@ def test_repr_says_where_it_stands(llm, open_live):
     assert isinstance(explorer, LiveExplorer)
 
 
+def test_a_program_that_leaves_an_explorer_open_ends_in_silence():
+    """The interpreter takes it down when nothing can be imported any more, the tokenizer among it."""
+    code = "from nanoinfer import LLM\nlive = LLM('tiny').explore([[1, 2, 3]])\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_without_anywidget_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['anywidget'] = None\n"

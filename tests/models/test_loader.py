@@ -27,6 +27,13 @@ def test_tied_head_shares_the_embedding(tmp_path, dtype, stored):  # B79
     assert torch.equal(model.lm_head.weight.data, expected.to(model.lm_head.weight.dtype))
 
 
+def test_a_head_that_a_tied_model_would_leave_unused_is_refused(tmp_path):  # B79
+    save_reference(tmp_path, tie_word_embeddings=True)
+    rewrite(tmp_path, lambda t: t.update({"lm_head.weight": 2 * t["model.embed_tokens.weight"]}))
+    with pytest.raises(ValueError, match=r"lm_head.weight in .* is not model.embed_tokens.weight.*set that to false"):
+        load(tmp_path)
+
+
 def test_untied_head_is_its_own(tmp_path):  # B79
     reference = save_reference(tmp_path)
     model = load(tmp_path).model

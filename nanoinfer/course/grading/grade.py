@@ -57,8 +57,10 @@ def grade(submission: Path, grading: Grading) -> Score:
     """The score of one submission: a file, a notebook, or a folder. It always comes back, with what went wrong.
 
     Raises:
-        ValueError: the assignment or its tests are unknown.
+        ValueError: there is no such submission, or the assignment or its tests are unknown.
     """
+    if not submission.exists():
+        raise ValueError(f"no submission {submission}: there is no such file or folder")
     assignment = grading.assignment_for(submission)
     command = [sys.executable, "-P", "-m", "pytest", *PYTEST, "-p", "nanoinfer.course.grading.plugin"]
     command += [f"--rootdir={grading.course.root}", f"--confcutdir={grading.course.tests}"]

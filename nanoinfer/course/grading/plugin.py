@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", mark)
     config.option.reportchars = "N"  # no summary of pytest's own: the table says it all, and in full
     config.pluginmanager.register(Grader(config), "nanoinfer-grader")
+    config.option.importmode = "importlib"  # else pytest puts folders of tests on sys.path, and an import lists them
     os.environ["TRITON_INTERPRET"] = "1"  # read by triton: points are the same with a GPU and without
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +97,8 @@ addopts = -p nanoinfer.course.grading.plugin -p no:cacheprovider --tb=no
 LITTER = ("__pycache__", ".ipynb_checkpoints", "failed-*.jsonl")
 LESSONS = ("notebooks/*.ipynb", "notebooks/traces/*", "docs/*.md", "docs/images/*")  # what assignments refer to
 EVIDENCE = ("docs/recipe/README.md", "docs/recipe/eval.log", "docs/benchmarks/evidence/*")  # what pages refer to
-TEACHING = ("index.md", "instructors.md", "assignment_mutants.json")  # the first is the site's: it leads to the second
+SITE = ("index.md", "instructors.md")  # the first leads to the second
+TEACHING = (*SITE, "assignment_matrix.json", "assignment_mutants.json", "class_run.csv", "class_run.json")
 SHORT = 25  # characters: shorter lines of a solution stand elsewhere by chance
 
 
@@ -181,7 +183,7 @@ def without_answers(notebook: str) -> str:
 
 def held_out_in(course: Course, tree: Path) -> list[str]:
     """Held-out material in `tree`, as `file: what`: names of files, hidden tests by name, lines of solutions."""
-    secrets = sorted(set(_secrets(course)))
+    lines, tests = sorted(set(_lines_of_solutions(course))), _hidden_tests(course)
     files = [file for folder in course.held_out for file in folder.iterdir() if file.is_file()]
     names = {name for file in files for name in (file.name, file.stem + ".py")}  # wrong submissions are written out
     found = []
@@ -189,20 +191,24 @@ def held_out_in(course: Course, tree: Path) -> list[str]:
         if path.name in names or set(path.relative_to(tree).parts) & set(HELD_OUT):
             found.append(f"{path.relative_to(tree)}: held out by name")
         text = path.read_bytes().decode("utf-8", errors="ignore")
-        found += [f"{path.relative_to(tree)}: {secret}" for secret in secrets if secret in text]
+        secrets = [line for line in lines if line in text] + sorted(tests & set(re.findall(r"\w+", text)))
+        found += [f"{path.relative_to(tree)}: {secret}" for secret in secrets]
     return found
 
 
-def _secrets(course: Course) -> Iterator[str]:
-    """Names of hidden tests, and the longer lines of solutions that stand in no starter, public test or lesson."""
+def _hidden_tests(course: Course) -> set[str]:
+    """Their names: no public test may have the same one."""
+    texts = [path.read_text(encoding="utf-8") for path in (course.tests / "hidden").glob("*.py")]
+    functions = [node for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    return {function.name for function in functions if function.name.startswith("test_")}
+
+
+def _lines_of_solutions(course: Course) -> Iterator[str]:
+    """The longer ones that stand in no starter, public test or lesson."""
     solutions = [path.read_text(encoding="utf-8") for path in (course.tests / "solutions").glob("*.py")]
     pages = [path for path in _lessons(course) if path.suffix in (".md", ".ipynb")]
     readable = [path.read_text(encoding="utf-8") for path in (*course.tests.glob("test_*.py"), *pages)]
     public = "".join([*readable, *map(starter, solutions)])
-    for path in (course.tests / "hidden").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and node.name not in public:
-                yield node.name
     lines = {line.strip() for source in solutions for line in source.splitlines()}
     yield from (line for line in lines if len(line) > SHORT and line not in public)
     yield BEGIN

@@ -104,7 +104,7 @@ def test_phases_are_pure(impl):
 
 
 @pytest.mark.points(4, part="plan", hint=FOLD, visibility="hidden")
-def test_the_trace_folds(impl):
+def test_every_trace_folds(impl):
     """After every step, folding the events gives the queues, tables and free list of the live scheduler."""
     for seed in range(20):
         work, live, seats = random_requests(seed, spare_blocks=seed % 3), [], []
