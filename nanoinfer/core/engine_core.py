@@ -288,7 +288,10 @@ class EngineCore:
     def start_trace(self, versions: dict[str, str] | None = None, on_step: OnStep | None = None) -> Trace:
         """Begin a new trace at rest; it grows with each step. Raises RuntimeError if one is being recorded."""
         if self._recording:
-            raise RuntimeError("a trace is already being recorded; call stop_trace() first")
+            raise RuntimeError(
+                "a trace is already being recorded, by start_trace() or by a live explorer: stop_trace(), or the "
+                "explorer's close(), ends it"
+            )
         self._settle()
         self._started_at = self._clock()
         header = Header(

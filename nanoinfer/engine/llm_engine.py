@@ -384,6 +384,8 @@ def _most_tokens(seq: sequence.Sequence) -> int:
 
 def _conversations(messages: Sequence[Any]) -> list[list[dict[str, str]]]:
     """One conversation or several, as a list of them. Raises ValueError for anything else."""
+    if isinstance(messages, str):
+        raise ValueError(f'chat() takes a conversation: [{{"role": "user", "content": {messages!r}}}]')
     one = isinstance(messages, Sequence) and bool(messages) and isinstance(messages[0], dict)
     chats = [messages] if one else messages
     for chat in chats:

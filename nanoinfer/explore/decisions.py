@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nanoinfer.explore.changes import counts, put_tuples
 from nanoinfer.explore.columns import Columns
 from nanoinfer.explore.frames import Frames
-from nanoinfer.reasons import Stop, StopReason
+from nanoinfer.reasons import StopReason
 from nanoinfer.trace.explain import History, explain
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
@@ -34,8 +34,7 @@ def put_decisions(columns: Columns, trace: Trace, frames: Frames, start: int, en
     _put_strings(columns, "stop", [str(group[-1].stop) for group in groups])
     _put_strings(columns, "decode_stop", [str(group[-1].decode_stop) for group in groups])
     _put_preemptions(columns, groups)
-    before = trace.steps[frames.first_step(start) - 1] if start else None
-    columns.json("marks", _marks(groups, start, before))
+    columns.json("marks", _marks(groups, start))
     columns.json("sentences", _sentences(trace, frames, start, end))
 
 
@@ -66,32 +65,23 @@ def _put_preemptions(columns: Columns, groups: list[list[Step]]) -> None:
     put_tuples(columns, [f"preempted_{name}" for name in names], records)
 
 
-def _marks(groups: list[list[Step]], start: int, before: Step | None) -> dict[str, list[int]]:
+def _marks(groups: list[list[Step]], start: int) -> dict[str, list[int]]:
     """Frames to jump to, by what happens in them."""
-    refused_before = before is not None and is_refusal(before.stop)
-    last = before.stop if refused_before and before else None
-    marks: dict[str, list[int]] = {"preemption": [], "hit": [], "refusal": []}
-    for frame, group in enumerate(groups, start):
-        tests: dict[str, Callable[[Step], bool]] = {"preemption": lambda s: bool(s.preempted), "hit": has_hit}
-        for name, test in tests.items():
-            if any(map(test, group)):
-                marks[name].append(frame)
-        for step in group:
-            refused = is_refusal(step.stop)
-            if refused and not _same_refusal(last, step.stop) and marks["refusal"][-1:] != [frame]:
-                marks["refusal"].append(frame)
-            last = step.stop if refused else None
-    return marks
+    tests: dict[str, Callable[[Step], bool]] = {"preemption": was_preempted, "hit": has_hit, "refusal": was_refused}
+    return {
+        name: [frame for frame, group in enumerate(groups, start) if any(map(test, group))]
+        for name, test in tests.items()
+    }
 
 
-def is_refusal(stop: Stop) -> bool:
+def was_preempted(step: Step) -> bool:
+    """Whether somebody lost its blocks."""
+    return bool(step.preempted)
+
+
+def was_refused(step: Step) -> bool:
     """Whether somebody who waited was not let in."""
-    return stop.reason not in NOT_REFUSED
-
-
-def _same_refusal(a: Stop | None, b: Stop) -> bool:
-    """The same reason and need again: the same sequence is still being turned away."""
-    return a is not None and a.reason == b.reason and a.operands.get("needed") == b.operands.get("needed")
+    return step.stop.reason not in NOT_REFUSED
 
 
 def has_hit(step: Step) -> bool:

@@ -19,14 +19,14 @@ def test_tour_runs_and_its_pictures_show(browser, lab, tmp_path):
     assert [o for o in outputs if o["output_type"] == "error"] == []
     assert [o for o in outputs if o.get("name") == "stderr"] == []
     pictures = [o for o in outputs if "image/png" in o.get("data", {})]
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     shown = page.locator(".jp-OutputArea-output img")
     widths = shown.evaluate_all("images => images.map(image => image.naturalWidth)")
     assert len(widths) > 0
     assert min(widths) > 600
     assert errors == []
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    for cell in range(0, 36, 6):
+    for cell in range(0, 39, 6):
         page.evaluate(f"() => jupyterapp.shell.currentWidget.content.scrollToItem({cell}, 'start')")
         page.wait_for_timeout(500)
         page.screenshot(path=folder / f"tour-{theme}-{cell:02}.png")

@@ -86,6 +86,12 @@ def test_the_simulator_has_no_vocabulary_to_speak_of():
         simulate([[1], [-3]])
 
 
+def test_a_question_that_is_no_conversation_is_answered_with_one(llm):
+    with pytest.raises(ValueError, match=r"takes a conversation: \[\{\"role\": \"user\", \"content\": 'Why\?'\}\]"):
+        llm.chat("Why?")
+    assert untouched(llm)
+
+
 def test_numbers_of_numpy_are_numbers():
     assert SamplingParams(temperature=np.float32(0.5), top_p=np.float64(0.25)) == SamplingParams(0.5, top_p=0.25)
 

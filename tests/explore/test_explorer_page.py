@@ -109,6 +109,22 @@ def test_arrow_keys_repaint_all_pictures(pressed, open_page):
     assert [pixels(page, picture) for picture in pictures] == before, "going back shows the same"
 
 
+def test_a_page_of_its_own_takes_keys_at_once(pressed, open_page):
+    page = open_page(page_of(pressed))
+    press(page, "ArrowRight")
+    assert step_of(page) == 1
+
+
+@pytest.mark.parametrize("part", [".ni-sentences", ".ni-legend", ".ni-strip", ".ni-blocks", ".ni-chips", "h3"])
+def test_keys_work_after_a_click_on_any_part(pressed, open_page, part):
+    page = open_page(page_of(pressed, step=5))
+    page.evaluate("() => document.activeElement.blur()")
+    page.locator(part).first.click()
+    before = step_of(page)
+    press(page, "ArrowRight")
+    assert step_of(page) == before + 1
+
+
 def test_every_key_of_the_list_works(pressed, open_page):
     last = len(pressed.steps) - 1
     preemptions = [step.index for step in pressed.steps if step.preempted]

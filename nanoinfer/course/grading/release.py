@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nanoinfer import __version__
 from nanoinfer.course.grading.assignments import ASSIGNMENTS, HELD_OUT, Course, find_course
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
@@ -63,14 +64,14 @@ def _lines_of_functions(source: str) -> set[int]:
 
 # ---- the students' copy ---------------------------------------------------------------------
 
-README = """# Assignments
+README = f"""# Assignments
 
-Install the package, or what your instructor gives you in its place, best in an environment of its own
-(`docs/install.md` says how to get a small torch first):
+Install the package that your instructor gives you, a wheel as a rule, in an environment of its own (`docs/install.md`
+says how to get a small torch first):
 
     python3 -m venv .venv
     . .venv/bin/activate
-    pip install "nanoinfer[notebooks,tests]"
+    pip install "nanoinfer[notebooks,tests] @ file://$PWD/nanoinfer-{__version__}-py3-none-any.whl"
 
 Each folder in `notebooks/assignments` is one assignment: read its notebook (`jupyter lab`), edit `student.py` beside
 it, and see your points in the notebook:

@@ -45,4 +45,5 @@ const values = JSON.parse(document.getElementById("ni-state").textContent);
 const frame = ownFrame();
 if (frame) fitFrame(frame, home, values.height);
 const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
+if (!frame) home.firstElementChild.focus({ preventScroll: true }); // the keys work at once
 window.addEventListener("pagehide", (event) => event.persisted || cleanUp());

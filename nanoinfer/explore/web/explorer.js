@@ -36,7 +36,7 @@ function timelineLegend(overlap) {
 }
 
 const KEYS_HELP = [
-  ["\u2190 \u2192", "one step"], ["PgUp PgDn", "ten steps"], ["Home End", "first, last"], ["Space", "play, pause"], ["[ ]", "previous, next preemption"],
+  ["\u2190 \u2192", "one step"], ["PgUp PgDn", "ten steps on, back"], ["Home End", "first, last"], ["Space", "play, pause"], ["[ ]", "previous, next preemption"],
   ["+ \u2212 0", "zoom"], ["Esc", "clear selection"], ["\u2191 \u2193", "select a row, with the timeline focused"], ["Ctrl + wheel", "zoom; without Ctrl after a click"],
 ];
 

@@ -21,7 +21,7 @@ class Tour {
 
   draw({ bookmark }) {
     setText(this.caption, this.stops[bookmark].caption);
-    setText(this.place, `${bookmark + 1} of ${this.stops.length}`);
+    setText(this.place, `${bookmark + 1} of ${this.stops.length}, step ${grouped(this.stops[bookmark].step)}`);
     setDisabled(this.back, bookmark === 0);
     setDisabled(this.next, bookmark === this.stops.length - 1);
   }

@@ -138,8 +138,11 @@ class Player {
   }
 }
 
-/** Keys that work wherever the focus is inside the explorer. */
+/** Keys that work wherever the focus is inside the explorer; a click on anything in it brings the focus there. */
 function listenToKeys(root, view, player) {
+  root.tabIndex = -1;
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  root.addEventListener("click", () => root.contains(document.activeElement) || root.focus({ preventScroll: true }));
   const moves = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
   const zooms = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
   root.addEventListener("keydown", (event) => {
