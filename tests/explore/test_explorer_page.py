@@ -120,6 +120,7 @@ def test_keys_work_after_a_click_on_any_part(pressed, open_page, part):
     page = open_page(page_of(pressed, step=5))
     page.evaluate("() => document.activeElement.blur()")
     page.locator(part).first.click()
+    settle(page)
     before = step_of(page)
     press(page, "ArrowRight")
     assert step_of(page) == before + 1
