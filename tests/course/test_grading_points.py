@@ -180,3 +180,15 @@ def test_a_file_that_cannot_be_loaded_is_told_once(course, tmp_path):
     assert table.index("no_such_thing") < table.index("Doubles a number.")
     assert table.count("not run: the file cannot be loaded, see above") == 3
     assert "hint" not in table
+
+
+def test_a_slip_that_stops_many_tests_is_told_by_the_first(course, tmp_path):
+    text = "def helper(n): return n.missing\ndef double(n): return helper(n)\ndef total(numbers): return helper(0)\n"
+    score = graded(course, hand_in(tmp_path, text))
+    first, second = row(score, "test_double"), row(score, "test_total")
+    assert "no attribute 'missing' (line 1 of student.py, in helper" in first.message
+    assert first.hint == "Twice as much."
+    assert "the same error as in: Doubles a number." in second.message
+    assert "missing" not in second.message
+    assert second.hint == ""
+    assert score.score == 0

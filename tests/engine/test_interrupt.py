@@ -12,14 +12,6 @@ from helpers import all_free, check_pool, params, prompt
 from nanoinfer import LLM
 
 
-@pytest.fixture(autouse=True)
-def python_handles_sigint():
-    """Also where a shell has started the tests in the background, which makes them ignore Ctrl-C."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
 def alone(llm, ids, p):
     """What a request gives when nothing goes wrong."""
     (output,) = llm.generate([ids], p, use_tqdm=False)

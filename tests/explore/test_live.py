@@ -249,13 +249,6 @@ def test_reset_while_it_runs(llm, open_live):
 # ---- interrupts and errors ----------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def python_handles_sigint():
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
-
-
 def fail_at(monkeypatch, llm, number, action):
     """`action` in place of the `number`-th forward pass."""
     runner = llm._core.runner

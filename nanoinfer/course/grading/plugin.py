@@ -21,12 +21,12 @@ from types import ModuleType
 import pytest
 
 from nanoinfer.course.grading.assignments import Assignment, assignment_of, find_course
-from nanoinfer.course.grading.case import NOT_LOADED, Case, Verdict
+from nanoinfer.course.grading.case import AGAIN, NOT_LOADED, Case, Verdict
 from nanoinfer.course.grading.guard import Seal
 from nanoinfer.course.grading.isolate import SAME_PLACE, Limits
 from nanoinfer.course.grading.release import starter
 from nanoinfer.course.grading.score import Row, Score, row_id, score_table
-from nanoinfer.course.grading.submission import find_submission
+from nanoinfer.course.grading.submission import NOT_YET, find_submission
 
 PATIENCE = 3  # tests of one submission that may use up their whole time; the others then get a second each
 HURRIED = f"\n({PATIENCE} tests have used up their whole time: those after them get a second each)"
@@ -81,6 +81,7 @@ class Grader:
         self.errors: list[str] = []
         self.started = time.monotonic()
         self._loads: dict[Path, Verdict] = {}
+        self._told: dict[str, str] = {}  # messages, and the title of the test that had each first
         self._patience = PATIENCE
         self._endless: frozenset[str] = frozenset()  # functions in which a test was stopped
         self._stubs: TemporaryDirectory[str] | None = None
@@ -110,6 +111,7 @@ class Grader:
         verdict = self._verdict(item)
         row = self.rows.get(row_id(item))
         if row:
+            verdict = self._tell_once(row, verdict)
             row.take(item, verdict)
         report = pytest.TestReport(
             nodeid=item.nodeid,
@@ -148,6 +150,13 @@ class Grader:
         hurried = not self._patience
         self._patience -= not hurried
         return replace(verdict, message=verdict.message + HURRIED * hurried)
+
+    def _tell_once(self, row: Row, verdict: Verdict) -> Verdict:
+        """A slip that stops many tests is told by the first of them."""
+        if verdict.outcome != "failed" or verdict.message == NOT_LOADED or verdict.message.endswith(NOT_YET):
+            return verdict
+        first = self._told.setdefault(verdict.message, row.title)
+        return verdict if first == row.title else replace(verdict, message=AGAIN + first)
 
     def _path(self, assignment: Assignment) -> Path:
         which, name = self.config.getoption("--impl"), assignment.name
