@@ -19,7 +19,6 @@ from nanoinfer.course.grading.submission import NOT_YET, Refused, describe, load
 
 MOST = 3000  # characters of a message
 NOT_LOADED = "not run: the file cannot be loaded, see above"
-AGAIN = "the same error as in: "
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Verdict:
     @property
     def wants_hint(self) -> bool:
         """Whether the code got as far as the rule that the test is about, and the message has no hint of its own."""
-        told = self.message == NOT_LOADED or self.message.startswith(AGAIN)
-        early = told or self.message.endswith(NOT_YET) or SAME_PLACE in self.message
+        early = self.message == NOT_LOADED or self.message.endswith(NOT_YET) or SAME_PLACE in self.message
         return not early and HINT not in self.message
 
 

@@ -21,7 +21,7 @@ from types import ModuleType
 import pytest
 
 from nanoinfer.course.grading.assignments import Assignment, assignment_of, find_course
-from nanoinfer.course.grading.case import AGAIN, NOT_LOADED, Case, Verdict
+from nanoinfer.course.grading.case import NOT_LOADED, Case, Verdict
 from nanoinfer.course.grading.guard import Seal
 from nanoinfer.course.grading.isolate import SAME_PLACE, Limits
 from nanoinfer.course.grading.release import starter
@@ -156,7 +156,7 @@ class Grader:
         if verdict.outcome != "failed" or verdict.message == NOT_LOADED or verdict.message.endswith(NOT_YET):
             return verdict
         first = self._told.setdefault(verdict.message, row.title)
-        return verdict if first == row.title else replace(verdict, message=AGAIN + first)
+        return verdict if first == row.title else replace(verdict, message=f"the same error as in: {first}")
 
     def _path(self, assignment: Assignment) -> Path:
         which, name = self.config.getoption("--impl"), assignment.name
