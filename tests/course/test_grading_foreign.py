@@ -274,10 +274,10 @@ def test_a_method_that_is_not_written_yet_is_named():
         def allocate(self, seq, num_cached_blocks):
             raise NotImplementedError("to be written")
 
-    with pytest.raises(NotImplementedError, match=r"Half\.allocate is not written yet") as raised:
+    with pytest.raises(NotImplementedError, match=r"Half\.allocate is not implemented yet") as raised:
         run_student([prompt(3)], params(3), block_manager_cls=Half)
     assert len(raised.traceback) == 2, "the test and run_student, not the engine between them"
-    assert describe(raised.value).endswith("Half.allocate is not written yet")
+    assert describe(raised.value).endswith("Half.allocate is not implemented yet")
 
 
 # ---- answers that are nanoinfer's own ----------------------------------------------------------

@@ -57,7 +57,7 @@ def test_title_part_hint_and_visibility(half):
 
 def test_reference_has_all_points_and_the_stub_none(course):
     tests = [str(course.public_tests("a1")), *map(str, course.hidden_tests("a1"))]
-    unwritten = {"double is not written yet", "total is not written yet"}
+    unwritten = {"double is not implemented yet", "total is not implemented yet"}
     for which, percent, said in (("reference", 100, {""}), ("stub", 0, unwritten)):
         out = course.root / f"{which}.json"
         run_pytest(course, f"--impl={which}", f"--grade-json={out}", *tests)
@@ -168,7 +168,7 @@ def test_a_message_is_whole_and_said_once(tmp_path):
     public.write_text(public.read_text() + EXPLAINED)
     done = run_pytest(course, f"--impl={hand_in(tmp_path, ODD)}", str(public), "--tb=no")
     assert f"assert {list(range(300))} == 8\n{'':17}hint: Twice as much." in done.stdout
-    assert "[none] helper is not written yet\nfailed" in done.stdout
+    assert "[none] helper is not implemented yet\nfailed" in done.stdout
     assert re.search(" +no\n +why: Twice.\n=", done.stdout)
     assert not re.search("-v|Add them all|short test summary|FAILED", done.stdout)
 

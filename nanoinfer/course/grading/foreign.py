@@ -49,7 +49,7 @@ def run_student(
 
     Raises:
         StepLimit: more than `max_steps` steps; names the queues and the free blocks.
-        NotImplementedError: a method is not written yet; names it.
+        NotImplementedError: a method is not implemented yet; names it.
         AssertionError: a sequence is lost, or stands where no move of a scheduler leads to; names the step.
     """
 

@@ -16,7 +16,7 @@ from nanoinfer.course.grading.failures import WHY
 from nanoinfer.course.grading.isolate import OutOfTime, Place
 
 MODULE = "student"
-NOT_YET = "is not written yet"
+NOT_YET = "is not implemented yet"
 
 
 class Refused(Exception):
@@ -132,7 +132,7 @@ def describe(error: BaseException) -> str:
 
 
 def unwritten(error: NotImplementedError) -> str:
-    """Which function or method is not written yet: the one that raised `error`."""
+    """Which function or method is not implemented yet: the one that raised `error`."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     name = frames[-1].f_code.co_qualname if frames else ""
     return str(error) if NOT_YET in str(error) else f"{name} {NOT_YET}"
