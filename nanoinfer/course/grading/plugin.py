@@ -153,7 +153,8 @@ class Grader:
 
     def _tell_once(self, row: Row, verdict: Verdict) -> Verdict:
         """A slip that stops many tests is told by the first of them."""
-        if verdict.outcome != "failed" or verdict.message == NOT_LOADED or verdict.message.endswith(NOT_YET):
+        own = verdict.timed_out or verdict.message == NOT_LOADED or verdict.message.endswith(NOT_YET)
+        if verdict.outcome != "failed" or own:
             return verdict
         first = self._told.setdefault(verdict.message, row.title)
         return verdict if first == row.title else replace(verdict, message=f"the same error as in: {first}")
