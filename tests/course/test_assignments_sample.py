@@ -51,9 +51,10 @@ def test_what_does_not_hold_is_said(tmp_path):
     ]
 
 
-def test_an_edit_that_the_solution_has_overtaken_is_an_error(tmp_path):
+@pytest.mark.parametrize("old", ["no such line", "return"], ids=["nowhere", "twice"])
+def test_an_edit_without_a_place_of_its_own_is_an_error(tmp_path, old):
     course = make_course(tmp_path / "course")
     path = course.tests / "mutants" / "a1_more.toml"
-    path.write_text('mistake = "More."\nhint = "less"\n[[edits]]\nold = "no such line"\nnew = ""\n')
-    with pytest.raises(ValueError, match=r"a1_more.toml: this must stand in its solution once.*\n.*no such line"):
+    path.write_text(f'mistake = "More."\nhint = "less"\n[[edits]]\nold = "{old}"\nnew = ""\n')
+    with pytest.raises(ValueError, match=rf"a1_more.toml: this must stand in its solution once.*\n{old}"):
         write_wrong(course, "a1", tmp_path)
