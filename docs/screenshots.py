@@ -27,7 +27,7 @@ DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
 sys.path[:0] = [str(DOCS / "benchmarks"), str(DOCS.parent / "tests")]
 from explorer import large_trace  # noqa: E402  # found by the line above
-from lab import chromium, jupyter_lab, open_notebook  # noqa: E402
+from kit.lab import chromium, jupyter_lab, open_notebook  # noqa: E402
 
 THEMES = ("light", "dark")
 ONE_WIDE, TWO_WIDE = 1140, 1240  # px of the window

@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite. This file's folder is on the import path, so tests write `from helpers import ...`."""
+"""Fixtures of the whole suite. This folder is on the import path: tests write `from kit.helpers import ...`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def llm(shared_llm: LLM) -> Iterator[LLM]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's Chromium, one for all tests."""
-    from lab import chromium
+    from kit.lab import chromium
 
     with chromium() as browser:
         yield browser

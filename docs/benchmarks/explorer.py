@@ -29,7 +29,7 @@ from nanoinfer import SamplingParams, Trace, simulate
 from nanoinfer.explore.shell import explore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from lab import chromium, jupyter_lab, open_notebook
+from kit.lab import chromium, jupyter_lab, open_notebook
 
 SEED = 1
 SEQUENCES, BLOCKS = 256, 4_096

@@ -23,7 +23,7 @@ def notebooks(tmp_path_factory):
 @pytest.fixture(scope="session", params=["light", "dark"])
 def lab(request, notebooks, tmp_path_factory):
     """(base URL, theme) of a running JupyterLab in each theme."""
-    from lab import jupyter_lab
+    from kit.lab import jupyter_lab
 
     with jupyter_lab(notebooks, tmp_path_factory.mktemp("home"), dark=request.param == "dark") as base:
         yield base, request.param

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab import crowded, jupyter_lab, open_notebook, run_cell
+from kit.lab import crowded, jupyter_lab, open_notebook, run_cell
 
 pytestmark = pytest.mark.browser
 

@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from lab import open_notebook, run_all
+from kit.lab import open_notebook, run_all
 
 pytestmark = pytest.mark.browser
 

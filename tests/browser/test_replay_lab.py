@@ -2,9 +2,9 @@
 
 import nbformat
 import pytest
-from helpers import limits, params, prompt
-from lab import crowded, jupyter_lab, open_notebook, run_cell
-from workloads import pressed_run
+from kit.helpers import limits, params, prompt
+from kit.lab import crowded, jupyter_lab, open_notebook, run_cell
+from kit.workloads import pressed_run
 
 from nanoinfer import Trace, simulate
 from nanoinfer.viz.theme import DARK, LIGHT

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lab import open_notebook, run_all
+from kit.lab import open_notebook, run_all
 
 pytestmark = pytest.mark.browser
 

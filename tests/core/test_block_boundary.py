@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, rows, run_all, sequences
+from kit.helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, rows, run_all, sequences
 
 from nanoinfer import BlockManager, Scheduler, Sequence, simulate
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import check_pool, config, params, prompt, sequences, step_by_hand
+from kit.helpers import check_pool, config, params, prompt, sequences, step_by_hand
 
 from nanoinfer import BlockManager, Scheduler, Sequence, simulate
 

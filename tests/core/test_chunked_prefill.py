@@ -1,7 +1,7 @@
 """Chunks, budgets and capacity: what one step may hold and what never fits."""
 
 import pytest
-from helpers import all_free, config, limits, make_core, params, prompt, run_all, sequences, short
+from kit.helpers import all_free, config, limits, make_core, params, prompt, run_all, sequences, short
 
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, simulate
 

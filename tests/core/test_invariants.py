@@ -6,10 +6,10 @@ A failing run is named by its seed: `Driver(random_workload(random.Random(seed))
 import random
 
 import pytest
-from helpers import all_free, check_pool, make_core
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from workloads import VOCAB, Driver, ShadowCache, Workload, random_workload
+from kit.helpers import all_free, check_pool, make_core
+from kit.workloads import VOCAB, Driver, ShadowCache, Workload, random_workload
 
 from nanoinfer import BlockManager, EngineConfig, SamplingParams
 

@@ -4,9 +4,20 @@ import signal
 from collections import Counter
 
 import pytest
-from helpers import FunctionRunner, all_free, check_pool, config, limits, live_state, make_core, params, prompt, run_all
-from lazy_device import DeviceError, Driver, LazyDevice
-from workloads import Workload
+from kit.helpers import (
+    FunctionRunner,
+    all_free,
+    check_pool,
+    config,
+    limits,
+    live_state,
+    make_core,
+    params,
+    prompt,
+    run_all,
+)
+from kit.lazy_device import DeviceError, Driver, LazyDevice
+from kit.workloads import Workload
 
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, simulate
 from nanoinfer.core.sequence import PENDING

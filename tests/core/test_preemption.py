@@ -1,7 +1,7 @@
 """Who loses its blocks, what that costs, and in which order everybody goes on."""
 
 import pytest
-from helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, run_all, sequences
+from kit.helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, run_all, sequences
 
 from nanoinfer import BlockManager, SamplingParams, Scheduler, simulate
 from nanoinfer.reasons import Preemption

@@ -1,7 +1,7 @@
 """Who shares blocks with whom, when, and what a hit leaves to compute."""
 
 import pytest
-from helpers import (
+from kit.helpers import (
     FunctionRunner,
     all_free,
     check_pool,

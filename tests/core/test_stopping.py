@@ -1,7 +1,7 @@
 """When a request ends, and why."""
 
 import pytest
-from helpers import all_free, config, limits, make_core, params, prompt, run_all
+from kit.helpers import all_free, config, limits, make_core, params, prompt, run_all
 
 from nanoinfer import SamplingParams, simulate
 

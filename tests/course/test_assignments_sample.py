@@ -2,7 +2,7 @@
 
 import pytest
 from assignments.matrix import COURSE, graded, hint_of, problems, problems_of_mutant, problems_of_points
-from small_course import make_course
+from kit.small_course import make_course
 
 from nanoinfer.course.grading.score import Row, Score
 from nanoinfer.course.grading.wrong import write_wrong

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from small_course import ANSWER, hand_in, make_course
+from kit.small_course import ANSWER, hand_in, make_course
 
 from nanoinfer.cli import main
 from nanoinfer.course.grading import check

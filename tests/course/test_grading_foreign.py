@@ -5,9 +5,9 @@ import random
 import re
 
 import pytest
-from helpers import limits, live_state, params, prompt
-from small_course import graded, hand_in, make_course, row
-from workloads import random_workload
+from kit.helpers import limits, live_state, params, prompt
+from kit.small_course import graded, hand_in, make_course, row
+from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
 from nanoinfer.core.plan import StepPlan

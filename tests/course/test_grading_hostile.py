@@ -9,7 +9,7 @@ import time
 from textwrap import indent
 
 import pytest
-from small_course import ANSWER, graded, hand_in, make_course, row
+from kit.small_course import ANSWER, graded, hand_in, make_course, row
 
 from nanoinfer.course.grading.isolate import Limits, run_isolated
 

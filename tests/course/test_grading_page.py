@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_course import ANSWER, hand_in, make_course
+from kit.small_course import ANSWER, hand_in, make_course
 
 from nanoinfer.course.grading.assignments import ASSIGNMENTS
 from nanoinfer.course.grading.grade import Grading, grade

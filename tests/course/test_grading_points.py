@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from small_course import ANSWER, graded, hand_in, make_course, row, run_pytest
+from kit.small_course import ANSWER, graded, hand_in, make_course, row, run_pytest
 
 from nanoinfer.course.grading.formats import CSV_COLUMNS, csv_row, gradescope, junit
 from nanoinfer.course.grading.score import Row, Score, score_table

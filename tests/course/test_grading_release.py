@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_course import ANSWER, SOLUTION, graded, hand_in, make_course
+from kit.small_course import ANSWER, SOLUTION, graded, hand_in, make_course
 
 import nanoinfer
 from nanoinfer.cli import main

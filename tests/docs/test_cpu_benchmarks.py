@@ -4,7 +4,7 @@ import json
 from unittest.mock import Mock
 
 import pytest
-from helpers import config, params, prompt
+from kit.helpers import config, params, prompt
 
 from nanoinfer.core.pending import Flight
 from nanoinfer.trace.recorder import Recorder

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import params, prompt
+from kit.helpers import params, prompt
 
 from nanoinfer import LLM, EngineConfig, SamplingParams, Trace, simulate
 from nanoinfer.reasons import RefusedError

@@ -8,7 +8,7 @@ import sys
 import weakref
 
 import pytest
-from helpers import all_free, params, prompt
+from kit.helpers import all_free, params, prompt
 
 from nanoinfer import LLM, LLMEngine, SamplingParams, Trace
 from nanoinfer.core.pending import Done

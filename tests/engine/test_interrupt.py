@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from helpers import all_free, check_pool, params, prompt
+from kit.helpers import all_free, check_pool, params, prompt
 
 from nanoinfer import LLM
 

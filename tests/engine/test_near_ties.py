@@ -1,6 +1,6 @@
 """bfloat16 gives float32's greedy tokens, but for near-ties (B73)."""
 
-from margins import first_difference, margin, margins_where_they_part
+from kit.margins import first_difference, margin, margins_where_they_part
 
 from nanoinfer import LLM, SamplingParams
 

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from helpers import params
+from kit.helpers import params
 
 from nanoinfer import LLM
 from nanoinfer.engine.checkpoint import resolve_model

@@ -1,7 +1,7 @@
 """The engine with the overlapped loop: the same outputs, and it stays usable. (On the CPU no time is saved.)"""
 
 import pytest
-from helpers import all_free, check_pool, params, prompt
+from kit.helpers import all_free, check_pool, params, prompt
 
 from nanoinfer import SamplingParams, Scheduler
 

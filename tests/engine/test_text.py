@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import params
+from kit.helpers import params
 
 import nanoinfer
 from nanoinfer.engine.tokenizer import Tokenizer

@@ -1,7 +1,7 @@
 """A browser without a kernel, and the runs it looks at."""
 
 import pytest
-from workloads import pressed_run
+from kit.workloads import pressed_run
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from helpers import limits, params, prompt
-from payloads import columns_of, unpack
+from kit.helpers import limits, params, prompt
+from kit.payloads import columns_of, unpack
 
 from nanoinfer import SamplingParams, compare, simulate
 from nanoinfer.explore.compare import comparison_to_html, explore_comparison, payload

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from helpers import limits, params, prompt
-from lab import crowded
+from kit.helpers import limits, params, prompt
+from kit.lab import crowded
 
 from nanoinfer import SamplingParams, compare, simulate
 from nanoinfer.explore.compare import explore_comparison

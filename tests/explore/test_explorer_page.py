@@ -1,8 +1,8 @@
 """The explorer in Chromium, from a file: what a learner does, and what must then be seen."""
 
 import pytest
-from helpers import limits, params, prompt
-from lab import crowded
+from kit.helpers import limits, params, prompt
+from kit.lab import crowded
 
 from nanoinfer import simulate
 from nanoinfer.explore.page import widget_module

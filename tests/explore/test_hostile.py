@@ -4,8 +4,8 @@ import re
 import unicodedata
 
 import pytest
-from helpers import limits, params, prompt
-from lab import crowded
+from kit.helpers import limits, params, prompt
+from kit.lab import crowded
 from playwright.sync_api import expect
 
 from nanoinfer import compare, simulate

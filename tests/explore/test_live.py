@@ -9,7 +9,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from helpers import params
+from kit.helpers import params
 
 from nanoinfer import SamplingParams
 

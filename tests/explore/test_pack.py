@@ -5,10 +5,10 @@ import random
 
 import numpy as np
 import pytest
-from helpers import config, limits, make_core, params, prompt, run_all
-from lazy_device import Driver
-from payloads import columns_of, types_of, unpack
-from workloads import drive
+from kit.helpers import config, limits, make_core, params, prompt, run_all
+from kit.lazy_device import Driver
+from kit.payloads import columns_of, types_of, unpack
+from kit.workloads import drive
 
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.explore.columns import Columns, narrowest

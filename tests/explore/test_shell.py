@@ -9,7 +9,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from helpers import limits, params, prompt
+from kit.helpers import limits, params, prompt
 
 from nanoinfer import simulate
 from nanoinfer.explore.page import LIVE, MODULE, widget_module

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from margins import margins_where_they_part
+from kit.margins import margins_where_they_part
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from nanoinfer import LLM, SamplingParams

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from interpreter_repairs import repair_interpreter
+from kit.interpreter_repairs import repair_interpreter
 
 
 def pytest_configure():

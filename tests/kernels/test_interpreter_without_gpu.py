@@ -34,7 +34,7 @@ import os, sys
 os.environ["TRITON_INTERPRET"] = "1"  # all that a user does
 sys.path.insert(0, "TESTS")
 from pathlib import Path
-from runs import make_runner, run_all
+from kit.runs import make_runner, run_all
 from nanoinfer.sampling_params import SamplingParams
 params = [SamplingParams(temperature=t, max_tokens=2, seed=1, ignore_eos=True) for t in (0, 1)]
 outputs = []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from comparison import BOUND, DEVICE, assert_close, random
+from kit.comparison import BOUND, DEVICE, assert_close, random
 
 from nanoinfer.kernels import linear
 from nanoinfer.kernels.linear import has_shared_memory, linear_few_rows, linear_one_row, parts_of

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from comparison import DEVICE, DTYPES, assert_close, random
+from kit.comparison import DEVICE, DTYPES, assert_close, random
 
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 

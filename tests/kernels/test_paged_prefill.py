@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from comparison import DEVICE, DTYPES, assert_close, random
-from paged_cache import PagedCache
+from kit.comparison import DEVICE, DTYPES, assert_close, random
+from kit.paged_cache import PagedCache
 
 from nanoinfer.kernels.paged_decode import paged_decode
 from nanoinfer.kernels.paged_prefill import paged_prefill

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from comparison import DEVICE
+from kit.comparison import DEVICE
 
 from nanoinfer.kernels.ops import TritonOps
 from nanoinfer.models.ops import TorchOps

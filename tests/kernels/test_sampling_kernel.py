@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
-from comparison import DEVICE, random
+from kit.comparison import DEVICE, random
 
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample

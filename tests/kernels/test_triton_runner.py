@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from runs import make_runner, run_all
+from kit.runs import make_runner, run_all
 
 from nanoinfer.sampling_params import SamplingParams
 

@@ -4,7 +4,7 @@ import json
 
 import huggingface_hub
 import pytest
-from checkpoints import save_reference
+from kit.checkpoints import save_reference
 from transformers import AutoTokenizer
 
 from nanoinfer.engine.checkpoint import resolve_model

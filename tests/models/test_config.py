@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from checkpoints import SMALL, save_reference
+from kit.checkpoints import SMALL, save_reference
 
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import RotaryEmbedding

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from checkpoints import edit_config, load, logits_of, save_reference
+from kit.checkpoints import edit_config, load, logits_of, save_reference
 from safetensors.torch import load_file, save_file
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from checkpoints import load, logits_of, save_reference
+from kit.checkpoints import load, logits_of, save_reference
 from transformers import Qwen3ForCausalLM
 
 from nanoinfer.engine.checkpoint import resolve_model

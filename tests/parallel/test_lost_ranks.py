@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import params, prompt
-from processes import within, workers_of
-from ranks_in_threads import save_checkpoint
+from kit.helpers import params, prompt
+from kit.processes import within, workers_of
+from kit.ranks_in_threads import save_checkpoint
 
 from nanoinfer import LLM
 from nanoinfer.parallel import launcher

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 import torch
-from helpers import prompt
-from processes import alive, open_sockets, within, workers_of
+from kit.helpers import prompt
+from kit.processes import alive, open_sockets, within, workers_of
 
 from nanoinfer import LLM, SamplingParams
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from ranks_in_threads import LIMITS, on_ranks, save_checkpoint, watch_all, watch_one
+from kit.ranks_in_threads import LIMITS, on_ranks, save_checkpoint, watch_all, watch_one
 
 from nanoinfer import LLM, EngineConfig, SamplingParams
 from nanoinfer.models.config import load_config

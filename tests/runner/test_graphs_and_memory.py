@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from runs import SMALL, row
+from kit.runs import SMALL, row
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.sequence import PENDING, Sequence

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from runs import GREEDY, SMALL, make_runner, plan, row, run_all
+from kit.runs import GREEDY, SMALL, make_runner, plan, row, run_all
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.sequence import Sequence

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import limits, params, prompt
+from kit.helpers import limits, params, prompt
 
 from nanoinfer import Trace, simulate
 

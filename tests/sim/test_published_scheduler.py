@@ -8,7 +8,7 @@ import random
 from collections import deque
 
 import pytest
-from helpers import limits, params
+from kit.helpers import limits, params
 
 from nanoinfer import simulate
 

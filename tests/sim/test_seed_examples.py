@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from helpers import limits, params, prompt, rows, sequences, step_by_hand
+from kit.helpers import limits, params, prompt, rows, sequences, step_by_hand
 
 from nanoinfer import EngineConfig, Scheduler, simulate
 

@@ -4,8 +4,8 @@ import random
 from collections import Counter
 
 import pytest
-from helpers import all_free, config, limits, live_state, make_core, params, prompt, run_all
-from workloads import FlakyRunner, RunnerError, drive, random_workload
+from kit.helpers import all_free, config, limits, live_state, make_core, params, prompt, run_all
+from kit.workloads import FlakyRunner, RunnerError, drive, random_workload
 
 from nanoinfer import Trace, simulate
 from nanoinfer.trace.events import KINDS

@@ -1,7 +1,7 @@
 """What happens in the scheduler can be seen from the same process, while it happens."""
 
 import pytest
-from helpers import config, limits, make_core, params, prompt, run_all
+from kit.helpers import config, limits, make_core, params, prompt, run_all
 
 from nanoinfer import Scheduler, Sequence, simulate
 from nanoinfer.trace.recorder import NULL_RECORDER, Recorder, TraceRecorder

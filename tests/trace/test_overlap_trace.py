@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from helpers import config, limits, make_core, params, prompt
-from lazy_device import Driver
+from kit.helpers import config, limits, make_core, params, prompt
+from kit.lazy_device import Driver
 from test_perfetto import check, export
 
 from nanoinfer import Trace, simulate

@@ -4,8 +4,8 @@ import json
 from itertools import combinations
 
 import pytest
-from helpers import config, limits, make_core, params, prompt, run_all
-from workloads import drive
+from kit.helpers import config, limits, make_core, params, prompt, run_all
+from kit.workloads import drive
 
 from nanoinfer import simulate
 

@@ -4,8 +4,8 @@ import gzip
 import json
 
 import pytest
-from helpers import limits, params, prompt
-from workloads import drive
+from kit.helpers import limits, params, prompt
+from kit.workloads import drive
 
 from nanoinfer import SamplingParams, Trace, simulate
 from nanoinfer.trace.events import SCHEMA_VERSION

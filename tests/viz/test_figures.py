@@ -7,9 +7,9 @@ from collections import Counter
 from io import BytesIO
 
 import pytest
+from kit.workloads import pressed_run
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
-from workloads import pressed_run
 
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.trace.spans import sequence_spans

@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers import check_pool, live_state, make_core
-
+from kit.helpers import check_pool, live_state, make_core
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan

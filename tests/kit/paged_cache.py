@@ -1,7 +1,8 @@
 """Contexts of given lengths in a paged cache, and the attention they should give, in float64."""
 
 import torch
-from comparison import DEVICE
+
+from kit.comparison import DEVICE
 
 
 class PagedCache:

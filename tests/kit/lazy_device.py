@@ -7,9 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers import live_state, make_core
-from workloads import Workload, random_workload
-
+from kit.helpers import live_state, make_core
+from kit.workloads import Workload, random_workload
 from nanoinfer import Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan
