@@ -31,7 +31,7 @@ import nanoinfer
 from nanoinfer.config import EngineConfig
 from nanoinfer.core import engine_core
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.pending import Done
+from nanoinfer.core.overlap.flight import Done
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.sampling_params import SamplingParams
 
