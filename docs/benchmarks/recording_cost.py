@@ -29,10 +29,10 @@ from tqdm import tqdm
 
 import nanoinfer
 from nanoinfer.config import EngineConfig
-from nanoinfer.core import engine_core
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.overlap.flight import Done
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.plan import StepPlan, StepResult
 from nanoinfer.sampling_params import SamplingParams
 
 SEED, SEQUENCES, STEPS = 0, 256, 200
@@ -40,17 +40,21 @@ CORE = "nanoinfer.core"
 
 
 class _DropRecording(ast.NodeTransformer):
-    """Takes out the calls of a recorder, what is done for a recording if there is one, and the times of a step's parts,
-    which nothing but a trace shows."""
+    """Takes out the calls of a recorder, what is done for a recording if there is one, and the times of a step and its
+    parts, which nothing but a trace shows."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:  # the names are those that ast looks for
         call = node.value
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return node
-        if ast.unparse(call.func.value) == "self.recorder":
+        tells = ast.unparse(call.func.value) == "self.recorder" or call.func.attr == "lap"
+        return ast.copy_location(ast.Pass(), node) if tells else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "StepTimes":
+            return ast.copy_location(ast.Assign(node.targets, ast.Constant(None)), node)
+        if ast.unparse(node.targets[0]).endswith("times.mark"):
             return ast.copy_location(ast.Pass(), node)
-        if call.func.attr == "lap":  # what it is called on may do work: `self._launch().lap(...)`
-            return ast.copy_location(ast.Expr(call.func.value), node)
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
@@ -86,30 +90,36 @@ def is_of_core(module: str) -> bool:
     return module == CORE or module.startswith(f"{CORE}.")
 
 
-def without_recording() -> ModuleType:
-    """A copy of `core/engine_core.py`, and with it of all of the core, in which nothing is recorded."""
+def without_recording(name: str) -> ModuleType:
+    """A copy of a module of the core, and of all that it imports from there, in which nothing is recorded."""
     whole = {name: sys.modules.pop(name) for name in list(sys.modules) if is_of_core(name)}
     finder = _CoreFinder()
     sys.meta_path.insert(0, finder)
     try:
-        return import_module(engine_core.__name__)
+        return import_module(name)
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if is_of_core(name)]:
-            del sys.modules[name]
+        for cut in [cut for cut in sys.modules if is_of_core(cut)]:
+            del sys.modules[cut]
         sys.modules.update(whole)
         nanoinfer.core = whole[CORE]  # an import binds it anew
 
 
 class _NoModel:
+    """Answers at once, and always with the same token."""
+
+    def run(self, plan: StepPlan) -> StepResult:
+        return StepResult([7] * len(plan.rows))
+
     def launch(self, plan: StepPlan) -> Done:
-        return Done([7] * len(plan.rows))
+        return Done(self.run(plan))
 
 
 def make_core(config: EngineConfig, deleted: bool) -> EngineCore:
     """The core as it is, or with all that serves a recording deleted."""
-    module = without_recording() if deleted else engine_core
-    core: EngineCore = module.EngineCore(config, _NoModel(), time.perf_counter, "seconds", "simulator")
+    loop = OverlappedCore if config.overlap else EngineCore
+    module = without_recording(loop.__module__) if deleted else sys.modules[loop.__module__]
+    core: EngineCore = getattr(module, loop.__name__)(config, _NoModel(), time.perf_counter, "seconds", "simulator")
     return core
 
 
