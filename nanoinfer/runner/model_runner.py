@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.overlap.flight import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.core.plan import Row, StepPlan, StepResult
 from nanoinfer.kernels.interpreter import repair_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config

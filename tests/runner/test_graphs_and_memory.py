@@ -8,7 +8,7 @@ import torch
 from kit.runs import SMALL, row
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.models.config import Qwen3Config
 from nanoinfer.models.ops import TorchOps
