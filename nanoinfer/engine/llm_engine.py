@@ -28,6 +28,7 @@ from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.engine.garbage import no_full_collection
 from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
+from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
@@ -313,6 +314,7 @@ class LLMEngine:
             sampling_params: one for all prompts, or one for each.
             theme: "auto" (as the notebook), "light" or "dark".
         """
+        require("llm.explore()", "anywidget")
         from nanoinfer.explore.live import live
 
         decode = self._tokenizer.decode if self._tokenizer else None
