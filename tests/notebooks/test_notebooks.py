@@ -69,7 +69,7 @@ def test_cells_are_short_and_define_no_classes(path):
 
 @every
 def test_committed_outputs_need_no_kernel(path):
-    """Widget output shows nothing on a site without a kernel, so none is committed."""
+    """B94: widget output shows nothing on a site without a kernel, so none is committed."""
     notebook = read(path)
     assert notebook.metadata.kernelspec.name == "python3"
     assert "widgets" not in notebook.metadata
