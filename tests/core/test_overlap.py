@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from kit.helpers import (
+    POLICIES,
     FunctionRunner,
     all_free,
     check_pool,
@@ -73,7 +74,7 @@ def test_outputs_folds_and_waste_of_random_runs(shard):
         seen.update(f"late: {e.data['late']}" for e in run.trace.events if e.kind == "finish" and "late" in e.data)
     rare = {name for name, count in seen.items() if count < 20}
     assert rare <= {"abort", "late: waiting", "stop"}, seen
-    assert len(seen) == 11, f"the runs must hold every case: {seen}"
+    assert len(seen) == 9 + len(POLICIES), f"the runs must hold every case: {seen}"
 
 
 @pytest.mark.parametrize("shard", range(4))
@@ -198,7 +199,7 @@ def test_a_pending_token_is_never_prefilled():
     assert row.num_computed + row.num_scheduled == 5
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_victim_ends_in_waiting_when_its_pending_token_proves_to_be_eos(policy):
     """Sequence 1 is preempted in step 1, while its first token, which ends it, is in flight."""
     trace = simulate(
@@ -411,7 +412,7 @@ def finish(work, core):
     return done
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("error", [DeviceError("before"), DeviceError("after"), KeyboardInterrupt("after")], ids=repr)
 def test_a_failing_launch_undoes_only_its_own_plan(at, error, policy):
@@ -447,7 +448,7 @@ def test_an_interrupted_wait_undoes_nothing(at):
     assert [s.decision for s in core.stop_trace().steps] == [s.decision for s in plain[2].stop_trace().steps]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("at", range(1, 7))
 def test_a_lost_result_is_computed_again_and_the_prefix_cache_forgets(at, policy):
     work, device, core = small_core(policy=policy)
