@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kit.helpers import POLICIES, all_free, check_pool, make_core
+from kit.helpers import POLICIES, all_free, check_pool, make_core, shards
 from kit.workloads import VOCAB, Driver, ShadowCache, Workload, random_workload
 
 from nanoinfer import BlockManager, EngineConfig, SamplingParams
@@ -40,7 +40,7 @@ def run_seed(seed: int, **classes) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS))
 def test_every_promise_holds_after_every_step_of_random_workloads(shard):
     """B22, B29, B41, B49: 20,000 runs in all; blocks, counts, budgets, KV contents, completions, an end."""
     runs = [run_seed(shard * RUNS + i) for i in range(RUNS)]

@@ -16,6 +16,7 @@ from kit.helpers import (
     params,
     prompt,
     run_all,
+    shards,
 )
 from kit.lazy_device import DeviceError, Driver, LazyDevice
 from kit.workloads import Workload
@@ -58,7 +59,7 @@ def run_seed(seed: int, trouble: float = 0.0):
 # ---- random runs --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(SHARDS))
 def test_outputs_folds_and_waste_of_random_runs(shard):
     """Eos, stop ids, aborts, preemptions, chunks, prefix hits, both policies; the device checks every slot it reads."""
     seen = Counter()
@@ -77,7 +78,7 @@ def test_outputs_folds_and_waste_of_random_runs(shard):
     assert len(seen) == 9 + len(POLICIES), f"the runs must hold every case: {seen}"
 
 
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", shards(4))
 def test_failing_and_interrupted_steps_change_no_output(shard):
     """Launches and waits fail and are interrupted, before and after the fact; the trace still folds."""
     for seed in range(shard * 300, (shard + 1) * 300):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan
@@ -13,6 +15,11 @@ from nanoinfer.sim.simulate import default_token
 
 POLICIES = list(KNOWN_POLICIES)  # tests that hold for every policy are parametrised with it
 TokenFn = Callable[[list[int]], int]
+
+
+def shards(count: int) -> list[Any]:
+    """The numbers of the equal parts of a long random run: one part in six belongs to the default run, the rest is slow."""
+    return [pytest.param(i, marks=[pytest.mark.slow] if i % 6 else []) for i in range(count)]
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:
