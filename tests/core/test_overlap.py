@@ -25,7 +25,6 @@ from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, simulat
 from nanoinfer.core.overlap.flight import PENDING
 from nanoinfer.core.overlap.scheduler import Overlapped, is_pending, overlapped
 from nanoinfer.core.plan import StepPlan, StepResult
-from nanoinfer.core.policies import POLICIES
 from nanoinfer.core.scheduler import scheduler_class
 from nanoinfer.reasons import Stop, StopReason
 from nanoinfer.trace.recorder import TraceRecorder
