@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = CONFIGURATION["project"]
 README = (ROOT / "README.md").read_text()
 
 
@@ -41,6 +42,14 @@ def test_ci_runs_the_commands_of_the_readme():
     block = README.split("```bash\n")[1].split("```")[0]
     for command in re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block):
         assert command in script
+
+
+def test_ci_runs_the_tests_that_the_default_run_leaves_out():
+    """But for those that need a GPU."""
+    left_out = re.findall(r"not (\w+)", CONFIGURATION["tool"]["pytest"]["ini_options"]["addopts"])
+    assert "gpu" in left_out
+    for marker in set(left_out) - {"gpu"}:
+        assert f"pytest -m {marker}" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_ci_builds_the_site_as_the_readme_says():

@@ -132,7 +132,7 @@ def test_a_file_beside_the_submission_can_be_imported(course, tmp_path):
     [
         "import importlib.metadata; importlib.metadata.version('numpy')",
         "import pkgutil; list(pkgutil.iter_modules())",
-        "import transformers",
+        pytest.param("import transformers", marks=pytest.mark.slow),
     ],
 )
 def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_path, line):

@@ -19,9 +19,9 @@ POLICIES = list(KNOWN_POLICIES)  # tests that hold for every policy are parametr
 TokenFn = Callable[[list[int]], int]
 
 
-def shards(count: int) -> list[Any]:
-    """The parts of a long random run, by number: one in six belongs to the default run, the others are slow."""
-    return [pytest.param(i, marks=[pytest.mark.slow] if i % 6 else []) for i in range(count)]
+def one_in(share: int, cases: Iterable[Any]) -> list[Any]:
+    """For `parametrize`: the first of every `share` cases belongs to the default run, the others are slow."""
+    return [pytest.param(case, marks=[pytest.mark.slow] if i % share else []) for i, case in enumerate(cases)]
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:
