@@ -384,6 +384,7 @@ def test_a_recording_that_somebody_else_stopped_is_noticed(llm, open_live):
 
 
 def test_made_three_times_one_listens(llm, open_live):
+    """B93."""
     made = [open_live(llm) for _ in range(3)]
     assert len(llm.scheduler.waiting) == 3, "the old ones' requests are gone"
     press(made[-1], "step")
