@@ -4,9 +4,9 @@ import pytest
 
 from nanoinfer import compare, simulate
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.fairness import decoding, expect_bound, expect_phases, run_policy, seat
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a5_fairness import decoding, expect_bound, expect_phases, run_policy, seat
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 
 BOUND = "Count the prefill steps that passed while somebody was running; at `patience` of them, decode."
 LAZY = "Until the bound is reached, prefill goes first, exactly as in prefill_first."

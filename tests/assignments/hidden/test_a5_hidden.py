@@ -4,9 +4,9 @@ import pytest
 
 from nanoinfer import simulate
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.fairness import expect_bound, ready_before, run_policy, seat
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a5_fairness import expect_bound, ready_before, run_policy, seat
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 from nanoinfer.trace.state import snapshot
 
 HOLDS = "Who waits between two chunks must not hold what others need: deallocate it before anybody is preempted."

@@ -6,18 +6,18 @@ import re
 
 import pytest
 from kit.helpers import limits, live_state, params, prompt
-from kit.small_course import graded, hand_in, make_course, row
+from kit.small_course import graded, hand_in, line_of, make_course
 from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import POLICIES, prefill_first
 from nanoinfer.course.grading import explain_failure, run_student, watched
-from nanoinfer.course.grading.against import expect_same_decisions
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
-from nanoinfer.course.grading.fairness import run_policy
 from nanoinfer.course.grading.grade import Grading, grade
 from nanoinfer.course.grading.submission import describe
+from nanoinfer.course.kits.a5_fairness import run_policy
+from nanoinfer.course.kits.reference import expect_same_decisions
 from nanoinfer.reasons import Stop
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
@@ -121,7 +121,7 @@ def test_a_quiet_run_explains_explores_and_compares_like_a_recorded_one(tmp_path
     work = [[prompt(9), prompt(9), prompt(6, 1)], params(6)]
     quiet = run_student(*work, **CLASSES["both quiet"], **limits(4, 6))
     own = simulate(*work, **limits(4, 6))
-    assert quiet.header.scheduler_cls.endswith("test_grading_foreign.QuietScheduler")
+    assert quiet.header.scheduler_cls.endswith("test_grading_adapter.QuietScheduler")
     assert [quiet.state(i) for i in range(len(quiet.steps))] == [own.state(i) for i in range(len(own.steps))]
     assert compare(own, quiet).first_difference is None
     quiet.to_html(tmp_path / "run.html")
@@ -193,7 +193,7 @@ def test_the_trace_of_a_failing_test_lies_beside_the_submission_until_it_passes(
     )
     folder = hand_in(tmp_path / "ada", "def double(n): return 0\n")
     score = graded(course, folder, public_only=True)
-    lines = [line.strip() for line in row(score, "test_run").message.splitlines()]
+    lines = [line.strip() for line in line_of(score, "test_run").message.splitlines()]
     assert lines[0] == "step 0: expected two"
     assert lines[1].startswith("yours: prefill step at clock 0; ")
     assert lines[-2:] == [

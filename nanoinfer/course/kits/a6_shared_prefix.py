@@ -1,4 +1,4 @@
-"""Loads in which many requests share a prefix, and others come once: what the tests of an evictor run."""
+"""Assignment 6: loads in which many requests share a prefix and others come once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.course.grading.cases import Requests, limits, tokens
 from nanoinfer.course.grading.failures import explain_failure
+from nanoinfer.course.kits.requests import Requests, limits, tokens
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.state import snapshot
 from nanoinfer.trace.trace import Trace

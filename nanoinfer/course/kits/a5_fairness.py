@@ -1,4 +1,4 @@
-"""A policy in the seat of the real one, and how long those who could decode stand still under it."""
+"""Assignment 5: a policy in the seat of the real one, and how long those who could decode stand still under it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import mixed, prefill_first
 from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.course.grading.adapter import StepLimit, expect_nobody_lost, queued
 from nanoinfer.course.grading.failures import explain_failure
-from nanoinfer.course.grading.foreign import StepLimit, expect_nobody_lost, queued
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace

@@ -1,4 +1,4 @@
-"""Run a student's classes in the simulator, and record what they do even where they tell the recorder nothing.
+"""The adapter between a student's classes and the simulator: it records what they do even where they tell it nothing.
 
 A class written from scratch need not call the recorder. `watched` looks at the queues, the block tables and the
 hashes before and after each call, and records the events that lead from one to the other, so that the explorer,
@@ -65,7 +65,7 @@ def run_student(
     try:
         return simulate(prompts, sampling_params, on_step=cap, **classes, **more)
     except NotImplementedError as error:
-        raise NotImplementedError(unwritten(error)) from None
+        raise unwritten(error) from None
 
 
 def watched(scheduler_cls: Any) -> Any:
