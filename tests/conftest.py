@@ -69,7 +69,7 @@ def llm(shared_llm: LLM) -> Iterator[LLM]:
     while not shared_llm.scheduler.is_finished():
         shared_llm.abort(next(iter(shared_llm.scheduler.sequences)))
     shared_llm.step()
-    if shared_llm._core.trace:
+    if shared_llm.core.trace:
         shared_llm.stop_trace()
     assert not leftovers, f"the test left work behind\n{leftovers}"
 

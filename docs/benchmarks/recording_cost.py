@@ -27,7 +27,7 @@ from tqdm import tqdm
 from nanoinfer.config import EngineConfig
 from nanoinfer.core import block_manager, engine_core, scheduler
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.pending import Done
+from nanoinfer.core.overlap.flight import Done
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.sampling_params import SamplingParams
 

@@ -12,6 +12,7 @@ from kit.helpers import all_free, check_pool, make_core
 from kit.workloads import VOCAB, Driver, ShadowCache, Workload, random_workload
 
 from nanoinfer import BlockManager, EngineConfig, SamplingParams
+from nanoinfer.core.plan import StepResult
 
 SHARDS, RUNS = 20, 1000
 
@@ -98,7 +99,7 @@ def test_steps_that_fail_change_no_completion_and_leave_no_block_behind(when):
                 cache.run(plan)
                 if when == "after" and rng.random() < 0.2:
                     raise Failing
-                return [work.token(row.seq.token_ids) for row in plan.rows]
+                return StepResult([work.token(row.seq.token_ids) for row in plan.rows])
 
         core = make_core(work.config, Runner())
         for ids, p in zip(work.prompts, work.params, strict=True):

@@ -19,7 +19,7 @@ def untouched(llm):
 
 def refused(llm, prompts, message, sampling_params=None, error=ValueError):
     """`prompts` are refused with this message, and the next call returns only its own results."""
-    next_id = llm._core.next_id
+    next_id = llm.core.next_id
     with pytest.raises(error, match=message):
         llm.generate(prompts, params(2) if sampling_params is None else sampling_params, use_tqdm=False)
     assert untouched(llm)

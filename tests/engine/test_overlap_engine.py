@@ -98,7 +98,7 @@ def test_candidates_are_of_the_newest_step(engines, overlapped):
 def test_ctrl_c_in_a_forward_pass_drops_the_batch_and_only_the_batch(overlapped, monkeypatch, call):
     expected = overlapped.generate([prompt(9, 1)], params(6), use_tqdm=False)[0]["token_ids"]
     other = overlapped.add_request(prompt(9, 1), params(6))
-    original, calls = overlapped._runner.launch, []
+    original, calls = overlapped.runner.launch, []
 
     def run(plan):
         calls.append(plan)
@@ -107,7 +107,7 @@ def test_ctrl_c_in_a_forward_pass_drops_the_batch_and_only_the_batch(overlapped,
         return original(plan)
 
     with monkeypatch.context() as patch:
-        patch.setattr(overlapped._runner, "launch", run)
+        patch.setattr(overlapped.runner, "launch", run)
         with pytest.raises(KeyboardInterrupt):
             overlapped.generate([prompt(5, 2), prompt(7, 3)], params(8), use_tqdm=False)
     check_pool(overlapped.scheduler)

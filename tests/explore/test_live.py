@@ -28,7 +28,7 @@ def open_live(monkeypatch):
     made = []
 
     def open_live(llm, prompts=PROMPTS, sampling_params=None, **more):
-        explorer = live(llm, prompts, sampling_params or params(8), decode=llm._tokenizer.decode, **more)
+        explorer = live(llm, prompts, sampling_params or params(8), decode=llm.tokenizer.decode, **more)
         explorer.sent = []
         monkeypatch.setattr(explorer, "send", lambda message, buffers=None: explorer.sent.append(message))
         made.append(explorer)
@@ -251,7 +251,7 @@ def test_reset_while_it_runs(llm, open_live):
 
 def fail_at(monkeypatch, llm, number, action):
     """`action` in place of the `number`-th forward pass."""
-    runner = llm._core.runner
+    runner = llm.core.runner
     original, calls = runner.launch, []
 
     def failing(plan):
@@ -286,7 +286,7 @@ def test_an_interrupt_during_a_run(llm, open_live, monkeypatch, ignored):
 def test_a_message_on_another_thread_takes_its_turn_between_two_steps(llm, open_live, monkeypatch):
     """JupyterLab delivers some on a thread of their own: an abort must not touch the engine in the middle of a step."""
     explorer = open_live(llm, prompts=[[5, 6, 7], [8, 9]], sampling_params=params(60))
-    launch, abort, threads, inside = llm._runner.launch, llm.abort, [], []
+    launch, abort, threads, inside = llm.runner.launch, llm.abort, [], []
 
     def slow(plan):
         inside.append(plan)
@@ -299,7 +299,7 @@ def test_a_message_on_another_thread_takes_its_turn_between_two_steps(llm, open_
         threads.append((threading.current_thread(), list(inside)))
         return abort(request_id)
 
-    monkeypatch.setattr(llm._runner, "launch", slow)
+    monkeypatch.setattr(llm.runner, "launch", slow)
     monkeypatch.setattr(llm, "abort", noted)
     second = max(states(explorer))
 

@@ -108,7 +108,7 @@ def save(directory: Path, **changes) -> Qwen3ForCausalLM:
 
 def our_logits(llm: LLM, tokens: list[int]) -> torch.Tensor:
     """Logits after each of the last tokens: a prefill of all but four, then four decode steps through graphs."""
-    runner, logits = llm._runner, []
+    runner, logits = llm.runner, []
     seq = Sequence(0, tokens[:-4], SamplingParams(temperature=0), llm.config.kvcache_block_size)
     seq.block_table = list(range(-(-len(tokens) // llm.config.kvcache_block_size)))
     for computed, scheduled in [(0, len(seq)), *((n, 1) for n in range(len(tokens) - 4, len(tokens)))]:

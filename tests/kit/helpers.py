@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.plan import StepPlan, StepResult
 from nanoinfer.sim.simulate import default_token
 
 TokenFn = Callable[[list[int]], int]
@@ -49,21 +51,36 @@ def tokens(trace: Trace, seq_id: int) -> list[int]:
 
 
 class FunctionRunner:
-    """A runner that draws every token from a function of the whole context."""
+    """A runner that draws every token from a function of the whole context, however late it is asked for."""
 
     def __init__(self, token_fn: TokenFn = default_token) -> None:
         self.token_fn = token_fn
         self.plans: list[StepPlan] = []
 
-    def run(self, plan: StepPlan) -> list[Any]:
+    def run(self, plan: StepPlan) -> StepResult:
+        return self.launch(plan).result()
+
+    def launch(self, plan: StepPlan) -> DrawLater:
         self.plans.append(plan)
-        return [self.token_fn(list(row.seq.token_ids)) for row in plan.rows]
+        return DrawLater(self.token_fn, [(row.seq, row.num_computed + row.num_scheduled) for row in plan.rows])
+
+
+@dataclass
+class DrawLater:
+    """A launched plan: by when it is waited for, the tokens before it are known."""
+
+    token_fn: TokenFn
+    contexts: list[tuple[Sequence, int]]
+
+    def result(self) -> StepResult:
+        return StepResult([self.token_fn(list(seq.token_ids[:end])) for seq, end in self.contexts])
 
 
 def make_core(settings: EngineConfig, runner: Any = None, **classes: Any) -> EngineCore:
     """An engine core on a clock that counts its readings."""
     readings = iter(range(10**9))
-    return EngineCore(settings, runner or FunctionRunner(), lambda: float(next(readings)), "steps", "test", **classes)
+    loop = OverlappedCore if settings.overlap else EngineCore
+    return loop(settings, runner or FunctionRunner(), lambda: float(next(readings)), "steps", "test", **classes)
 
 
 def run_all(core: EngineCore, limit: int = 1000) -> list[Sequence]:

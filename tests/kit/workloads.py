@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kit.helpers import check_pool, live_state, make_core
-from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace, simulate
+from nanoinfer import EngineConfig, SamplingParams, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.plan import StepPlan, StepResult
+from nanoinfer.core.scheduler import scheduler_class
 
 VOCAB = 4  # small, so that prompts and completions meet in the prefix cache
 
@@ -120,7 +121,7 @@ class Driver:
 
     def __init__(self, workload: Workload, **classes: Any) -> None:
         self.work = workload
-        self.scheduler = Scheduler(workload.config, **classes)
+        self.scheduler = scheduler_class(workload.config.policy)(workload.config, **classes)
         self.cache = ShadowCache(workload.config.num_kvcache_blocks * workload.config.kvcache_block_size)
         self.sequences: dict[int, Sequence] = {}
         self.step = 0
@@ -227,12 +228,12 @@ class FlakyRunner:
         self.work, self.rng, self.trouble = work, rng, trouble
         self.core: EngineCore
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def run(self, plan: StepPlan) -> StepResult:
         if self.rng.random() < self.trouble:
             raise RunnerError
         if self.rng.random() < self.trouble:
             self.core.abort(self.rng.choice(plan.rows).seq_id)
-        return [self.work.token(row.seq.token_ids) for row in plan.rows]
+        return StepResult([self.work.token(row.seq.token_ids) for row in plan.rows])
 
 
 def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]:

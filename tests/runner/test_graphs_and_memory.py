@@ -8,7 +8,8 @@ import torch
 from kit.runs import SMALL, row
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.sequence import PENDING, Sequence
+from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.sequence import Sequence
 from nanoinfer.models.config import Qwen3Config
 from nanoinfer.models.ops import TorchOps
 from nanoinfer.models.parallel import OneDevice, check_divisible

@@ -8,6 +8,7 @@ import pytest
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.engine_core import EngineCore
+from nanoinfer.core.plan import StepResult
 from nanoinfer.trace.spans import Span, sequence_spans
 from nanoinfer.viz.series import fullest, tokens_per_step, used_blocks_per_step
 
@@ -164,7 +165,7 @@ class Ones:
     """A runner that always samples token 1."""
 
     def run(self, plan):
-        return [1] * len(plan.rows)
+        return StepResult([1] * len(plan.rows))
 
 
 def engine(**settings):
