@@ -174,6 +174,12 @@ def test_one_endless_loop_costs_its_time_once(course, tmp_path):
     assert line_of(score, "test_a_secret_property").hint == ""
 
 
+def test_a_slow_answer_to_a_hidden_test_is_no_meddling(course, tmp_path):
+    """The grader looks where it is after a tenth of its time, and opens no file for that."""
+    slow = ANSWER.replace("return sum(numbers)", "import time; time.sleep(0.8); return sum(numbers)")
+    assert graded(course, hand_in(tmp_path, slow)).percent == 100
+
+
 def notebook(*cells):
     return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4})
 

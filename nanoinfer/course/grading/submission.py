@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -144,22 +145,23 @@ def unwritten(error: NotImplementedError) -> Unwritten:
 
 
 def _place(error: BaseException) -> str:
-    words = _innermost(traceback.extract_tb(error.__traceback__)).words
+    words = _innermost(reversed([*traceback.walk_tb(error.__traceback__)])).words
     return f" ({words})" if words else ""
 
 
-def _innermost(stack: traceback.StackSummary) -> Place:
-    """The innermost line of the submission in `stack`; empty if it is not in it."""
+def _innermost(stack: Iterable[tuple[FrameType, int]]) -> Place:
+    """The first frame of the submission in `stack`, with its line; empty if there is none. Reads no source."""
     home = getattr(sys.modules.get(MODULE), "__file__", None)
-    for entry in reversed(stack):
-        if entry.filename == home or entry.filename.startswith("cell "):
-            return Place(entry.name, f"line {entry.lineno} of {Path(entry.filename).name}, in {entry.name}")
+    for frame, line in stack:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if file == home or file.startswith("cell "):
+            return Place(name, f"line {line} of {Path(file).name}, in {name}")
     return Place()
 
 
 def still_at(frame: FrameType | None) -> Place:
     """Where the submission was when its time was over, and the queues of the scheduler that was at work."""
-    place = _innermost(traceback.extract_stack(frame))
+    place = _innermost(traceback.walk_stack(frame))
     return Place(place.function, (f", still at {place.words}" if place.words else "") + _queues(frame))
 
 
