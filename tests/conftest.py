@@ -65,7 +65,7 @@ def llm(shared_llm: LLM) -> Iterator[LLM]:
     """The shared engine with an empty prefix cache; checks that it is idle afterwards."""
     shared_llm.reset_prefix_cache()
     yield shared_llm
-    leftovers = shared_llm.scheduler.describe() if not shared_llm.is_finished() else ""
+    leftovers = str(shared_llm.scheduler) if not shared_llm.is_finished() else ""
     while not shared_llm.scheduler.is_finished():
         shared_llm.abort(next(iter(shared_llm.scheduler.sequences)))
     shared_llm.step()

@@ -26,7 +26,7 @@ def drain(llm):
         if llm.is_finished():
             return outputs
         outputs |= {output["request_id"]: output for output in llm.step()}
-    raise AssertionError(f"no end\n{llm.scheduler.describe()}")
+    raise AssertionError(f"no end\n{llm.scheduler}")
 
 
 def at_call(monkeypatch, owner, name, number, action, after=False):

@@ -146,7 +146,7 @@ def test_a_scheduler_with_its_own_postprocess_needs_the_plain_loop(make_llm):
         def postprocess(self, plan, token_ids):
             super().postprocess(plan, token_ids)
 
-    with pytest.raises(TypeError, match="overlap=True needs a scheduler"):
+    with pytest.raises(TypeError, match="overlap=True does not work with Own: it has its own postprocess"):
         make_llm(overlap=True, scheduler_cls=Own)
     assert make_llm(scheduler_cls=Own).config.overlap is False
 

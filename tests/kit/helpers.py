@@ -90,7 +90,7 @@ def run_all(core: EngineCore, limit: int = 1000) -> list[Sequence]:
         if core.is_finished():
             return done
         done += core.step()
-    raise AssertionError(f"not finished after {limit} steps\n{core.scheduler.describe()}")
+    raise AssertionError(f"not finished after {limit} steps\n{core.scheduler}")
 
 
 def step_by_hand(scheduler: Scheduler, token_fn: TokenFn = default_token) -> StepPlan:

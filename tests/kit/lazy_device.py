@@ -184,7 +184,7 @@ class Driver:
             if clock > max(work.arrivals) and core.is_finished():
                 core.stop_trace()
                 return Run(work, core, trace, self.states, done, aborted, len(self.wasted))
-        raise AssertionError(f"no end\n{core.scheduler.describe()}")
+        raise AssertionError(f"no end\n{core.scheduler}")
 
     def _make_trouble(self, rng: random.Random) -> None:
         if rng.random() < self.trouble:

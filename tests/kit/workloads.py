@@ -133,7 +133,7 @@ class Driver:
         limit = 100 + 4 * total * len(work.prompts)
         last_arrival = max(work.arrivals)
         while self.step <= last_arrival or not self.scheduler.is_finished():
-            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler.describe()}"
+            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler}"
             self._outside()
             if not self.scheduler.is_finished():
                 self._one_step()
@@ -266,7 +266,7 @@ def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]
             states += [live_state(core.scheduler)] * (len(trace.steps) - len(states))
         if clock > max(*work.arrivals, warm_up) and core.is_finished():
             return core.stop_trace(), states
-    raise AssertionError(f"seed {seed}: no end\n{core.scheduler.describe()}")
+    raise AssertionError(f"seed {seed}: no end\n{core.scheduler}")
 
 
 def pressed_run() -> Trace:

@@ -8,6 +8,7 @@ from kit.helpers import all_free, config, limits, live_state, make_core, params,
 from kit.workloads import FlakyRunner, RunnerError, drive, random_workload
 
 from nanoinfer import Trace, simulate
+from nanoinfer.core.plan import StepResult
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.state import CHECKPOINT_EVERY
 
@@ -238,7 +239,7 @@ def test_recording_changes_no_decision():
             seen = []
             runner.run = lambda plan, w=work, seen=seen: (
                 seen.append(repr(plan.rows)),
-                [w.token(r.seq.token_ids) for r in plan.rows],
+                StepResult([w.token(r.seq.token_ids) for r in plan.rows]),
             )[1]
             for ids, p in zip(work.prompts, work.params, strict=True):
                 core.add(ids, p)
