@@ -10,15 +10,11 @@ from kit.small_course import graded, hand_in, line_of, make_course
 from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
-from nanoinfer.core.plan import StepPlan
-from nanoinfer.core.policies import POLICIES, prefill_first
 from nanoinfer.course.grading import explain_failure, run_student, watched
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
 from nanoinfer.course.grading.grade import Grading, grade
 from nanoinfer.course.grading.submission import describe
-from nanoinfer.course.kits.a5_fairness import run_policy
 from nanoinfer.course.kits.reference import expect_same_decisions
-from nanoinfer.reasons import Stop
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
 from nanoinfer.trace.state import NO_HASH
@@ -244,29 +240,6 @@ class Forgetful(Scheduler):
 def test_a_lost_sequence_is_named():
     with pytest.raises(AssertionError, match=r"after schedule\(\) of step 1, sequence 0 is lost: neither in waiting"):
         run_student([prompt(3)], params(3), scheduler_cls=Forgetful)
-
-
-def losing(scheduler):
-    scheduler.waiting.clear()
-    return StepPlan("prefill", [], Stop("QUEUE_EMPTY"), Stop("PHASE_EXCLUSIVE"))
-
-
-@pytest.mark.parametrize(
-    ("policy", "words"),
-    [
-        (losing, "after the policy's call in step 0, sequence 0 is lost"),
-        (prefill_first.schedule, "the policy calls nanoinfer's own prefill_first.schedule"),
-        (
-            lambda scheduler: prefill_first._prefill(scheduler),
-            "nanoinfer's own prefill_first._prefill",
-        ),
-        (lambda scheduler: POLICIES["mixed"](scheduler), "the policy calls nanoinfer's own mixed.schedule"),
-    ],
-    ids=["loses", "is ours", "calls ours", "calls the other"],
-)
-def test_a_policy_that_loses_a_sequence_or_is_not_the_students_own(policy, words):
-    with pytest.raises(AssertionError, match=words):
-        run_policy(policy, prompts=[prompt(3)], sampling_params=params(3))
 
 
 def test_a_method_that_is_not_written_yet_is_named():

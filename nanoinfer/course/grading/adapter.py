@@ -94,10 +94,10 @@ def watched(scheduler_cls: Any) -> Any:
                 self.step_failed = True
                 raise
 
-        def preempt(self, *args: Any, **kwargs: Any) -> Any:
-            if self.step_failed:  # the engine undoes the step: what counts is how it failed, not how it is undone
-                return None
-            return super().preempt(*args, **kwargs)
+        def undo(self, plan: Any) -> Any:
+            """Once `postprocess` has failed, that is what counts; and a class written from scratch has no `undo`."""
+            if not self.step_failed and hasattr(super(), "undo"):
+                super().undo(plan)
 
         def abort(self, seq_id: int) -> Any:
             return _recorded(self, super().abort, seq_id)

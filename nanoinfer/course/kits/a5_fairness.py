@@ -1,75 +1,100 @@
-"""Assignment 5: a policy in the seat of the real one, and how long those who could decode stand still under it."""
+"""Assignment 5: runs under a student's policy, and how long sequences that could decode stand still in them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
-from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 from nanoinfer.core.plan import StepPlan
-from nanoinfer.core.policies import mixed, prefill_first
+from nanoinfer.core.policies import POLICIES
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.course.grading.adapter import StepLimit, expect_nobody_lost, queued
 from nanoinfer.course.grading.failures import explain_failure
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.steps import Step
-from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.trace import OnStep, Trace
 
 MAX_STEPS = 1000
-OURS = {mixed.__file__, prefill_first.__file__}
 PROGRESS = "every step must get on with the work"
-BOUND = "while somebody is ready to decode, at most `patience` steps in a row pass without a decode"
+BOUND = "while a sequence is ready to decode, at most `patience` steps in a row pass without a decode"
+
+LOOPS = {  # those of nanoinfer's own policies, by the id of their code: an alias or a copy of a function shares it
+    id(function.__code__): f"{cls.__name__}.{name}"
+    for cls in POLICIES.values()
+    for name, function in vars(cls).items()
+    if isinstance(function, FunctionType) and (cls is not Scheduler or name in ("schedule", "_prefill", "_decode"))
+}
 
 
-def seat(policy: Callable[..., StepPlan], *args: Any) -> type[Scheduler]:
-    """A scheduler that is nanoinfer's but for its policy, which is called as policy(scheduler, *args)."""
+def run_policy(policy: type[Scheduler], patience: int, on_step: OnStep | None = None, **run: Any) -> Trace:
+    """`simulate` with the student's scheduler class and this patience.
 
-    class Seat(Scheduler):
-        def __init__(self, *init: Any) -> None:
-            super().__init__(*init)
-            self.policy = decide
-
-    def decide(scheduler: Any) -> StepPlan:
-        before = queued(scheduler)
-        sys.setprofile(_refuse_ours)
-        try:
-            plan = policy(scheduler, *args)
-        finally:
-            sys.setprofile(None)
-        expect_nobody_lost(before, scheduler, f"the policy's call in step {scheduler.recorder.step}")
-        return plan
-
-    return Seat
-
-
-def _refuse_ours(frame: FrameType, event: str, _arg: Any) -> None:
-    """Called at every call of a policy in its seat: it may use the scheduler's moves, not nanoinfer's own policies."""
-    if event == "call" and frame.f_code.co_filename in OURS:
-        own = f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
-        raise AssertionError(f"the policy calls nanoinfer's own {own}; read it, and write yours yourself")
-
-
-def run_policy(policy: Callable[..., StepPlan], *args: Any, **run: Any) -> Trace:
-    """`simulate` with `policy(scheduler, *args)`. Raises AssertionError if the run does not end, or is stuck."""
+    Raises:
+        AssertionError: the run does not end or is stuck, a sequence is lost, or a loop of nanoinfer's own was called.
+    """
     seen: list[Trace] = []
 
-    def cap(trace: Trace, index: int) -> None:
+    class Fair(policy):  # type: ignore[misc, valid-type]  # any class will do
+        def schedule(self) -> StepPlan:
+            before = queued(self)
+            plan: StepPlan = super().schedule()
+            expect_own(called)
+            expect_nobody_lost(before, self, f"schedule() of step {self.recorder.step}")
+            self.checked(plan)
+            return plan
+
+    def look(trace: Trace, index: int) -> None:
         seen[:] = [trace]
         if index >= MAX_STEPS:
             raise StepLimit(explain_failure(trace, index, "the run to have ended", PROGRESS))
+        if on_step:
+            on_step(trace, index)
 
-    try:
-        return simulate(**run, scheduler_cls=seat(policy, *args), on_step=cap)
-    except NotImplementedError:
-        raise
-    except RuntimeError as error:
-        if not seen:
+    Fair.patience = patience
+    with loops_called() as called:
+        try:
+            trace = simulate(**run, scheduler_cls=Fair, on_step=look)
+        except NotImplementedError:
             raise
-        stuck = explain_failure(seen[0], -1, f"a step after this one, got {error}", PROGRESS)
-        raise AssertionError(stuck) from None
+        except RuntimeError as error:
+            if not seen:
+                raise
+            stuck = explain_failure(seen[0], -1, f"a step after this one, got {error}", PROGRESS)
+            raise AssertionError(stuck) from None
+    expect_own(called)
+    return trace
+
+
+@contextmanager
+def loops_called() -> Iterator[list[str]]:
+    """The names of nanoinfer's own loops that are called meanwhile, in whatever way."""
+    called: list[str] = []
+
+    def look(frame: FrameType, event: str, _arg: Any) -> None:
+        if event == "call" and id(frame.f_code) in LOOPS:
+            called.append(LOOPS[id(frame.f_code)])
+
+    before = sys.getprofile()
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield called
+        if sys.getprofile() is not look:
+            called.append("sys.setprofile")
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(before)
+
+
+def expect_own(called: list[str]) -> None:
+    """Raise AssertionError if the policy called a loop of nanoinfer's; it may have caught what that raised."""
+    if called:
+        raise AssertionError(f"the policy calls nanoinfer's own {called[0]}; read it, and write yours yourself")
 
 
 def ready_before(trace: Trace) -> Iterator[tuple[Step, set[int]]]:
@@ -88,7 +113,7 @@ def decoding(step: Step) -> list[int]:
 
 
 def expect_bound(trace: Trace, patience: int) -> None:
-    """Raise AssertionError if more than `patience` steps in a row pass without a decode although somebody is ready."""
+    """Raise AssertionError if more than `patience` steps in a row pass without a decode while one is ready."""
     stuck = [(step.index, bool(ready) and not decoding(step)) for step, ready in ready_before(trace)]
     for still, group in groupby(stuck, key=lambda pair: pair[1]):
         steps = [index for index, _ in group]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nanoinfer.core.block_manager import NO_HASH, Block, BlockManager, CachedPrefix
-from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.course.grading.failures import explain_failure
@@ -93,11 +93,10 @@ class SecondCut(FaultyScheduler):
     def schedule(self) -> StepPlan:
         plan = super().schedule()
         if plan.stop.reason == StopReason.CHUNK_NOT_ALLOWED and self.injection.is_due(self.recorder):
-            head, budget = self.waiting[0], self.max_num_batched_tokens
+            head = self.waiting[0]
             self.block_manager.allocate(head, self.block_manager.can_allocate(head))
-            head.num_scheduled_tokens, head.num_chunks = budget - plan.num_batched_tokens, 1
-            left = len(head) - head.num_computed_tokens - head.num_scheduled_tokens
-            plan.rows.append(Row(head, (1, 1 - (-left // budget))))
+            head.num_scheduled_tokens = self.max_num_batched_tokens - plan.num_batched_tokens
+            plan.rows.append(self.prefill_row(head))
             self.injection.happened(self.recorder, head.seq_id)
         return plan
 
