@@ -10,6 +10,7 @@ from kit.small_course import graded, hand_in, line_of, make_course
 from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
+from nanoinfer.core.policies import POLICIES
 from nanoinfer.course.grading import explain_failure, run_student, watched
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
 from nanoinfer.course.grading.grade import Grading, grade
@@ -39,7 +40,9 @@ class Muted:
         self.scheduler.recorder = self.recorder
 
 
-class QuietScheduler(Scheduler):
+class Quiet:
+    """Stands before a scheduler class among the bases."""
+
     def add(self, seq):
         with Muted(self):
             super().add(seq)
@@ -51,6 +54,10 @@ class QuietScheduler(Scheduler):
     def postprocess(self, plan, token_ids):
         with Muted(self):
             super().postprocess(plan, token_ids)
+
+
+class QuietScheduler(Quiet, Scheduler):
+    pass
 
 
 CLASSES = {
@@ -67,7 +74,7 @@ def random_run(seed, scheduler_cls, block_manager_cls, run):
     config.pop("eos")
     live, states = [], []
 
-    class Seen(scheduler_cls):
+    class Seen(*((Quiet,) if issubclass(scheduler_cls, Quiet) else ()), POLICIES[work.config.policy]):
         def __init__(self, *args):
             super().__init__(*args)
             live.append(self)
