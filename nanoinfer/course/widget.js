@@ -1,4 +1,4 @@
-// A question: radio buttons or a number field, Check, and a verdict that comes from the kernel.
+// A question: radio buttons or a number field, Check, and feedback that comes from the kernel.
 
 const SYMBOL = { right: "\u2713", wrong: "\u2717", open: "\u2026" };
 let count = 0;
@@ -43,8 +43,8 @@ function render({ model, el }) {
   const inputs = [...fieldset.querySelectorAll("input")];
   const chosen = () => (options.length ? inputs.find((input) => input.checked) : inputs[0])?.value ?? "";
 
-  function showVerdict() {
-    const { kind, words, why } = model.get("verdict");
+  function showFeedback() {
+    const { kind, words, why } = model.get("feedback");
     if (!kind) return;
     status.dataset.kind = kind;
     status.innerHTML = `<p><b>${SYMBOL[kind]} ${words}</b></p>${why}`;
@@ -73,15 +73,15 @@ function render({ model, el }) {
     event.preventDefault(); // JupyterLab keeps some fields from sending their form
     form.requestSubmit();
   });
-  model.on("change:verdict", showVerdict);
+  model.on("change:feedback", showFeedback);
   if (model.get("given")) {
     for (const input of inputs) {
       if (options.length) input.checked = input.value === model.get("given");
       else input.value = model.get("given");
     }
   }
-  showVerdict();
-  return () => model.off("change:verdict", showVerdict);
+  showFeedback();
+  return () => model.off("change:feedback", showFeedback);
 }
 
 export default { render };
