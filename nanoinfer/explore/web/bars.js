@@ -1,7 +1,9 @@
 // ---- bars.js: who was in which state when -------------------------------------------------------
 
+import { joined } from "./columns.js";
+
 const BAR_PARTS = ["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"];
-const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones that began before it
+export const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones that began before it
 
 /**
  * One sequence in one state during frames `start` to `end - 1`.
@@ -10,7 +12,7 @@ const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones
  */
 
 /** All bars, by sequence and then by time, in columns. */
-class Bars {
+export class Bars {
   constructor(kinds) {
     this.kinds = kinds;
     for (const part of BAR_PARTS) this[part] = new Int32Array(0);
@@ -91,7 +93,7 @@ class Bars {
   written(id, frame) {
     const last = this.lastComputed(id, frame);
     if (last) return last.computed + (last.kind === "decode" ? Math.min(frame + 1, last.end) - last.start : last.tokens);
-    return this.nextComputed(id, frame)?.computed ?? null; // computed before the recording began
+    return this.nextComputed(id, frame)?.computed ?? null; // computed before recording began
   }
 
   /** What a sequence is listed by. @returns {{id: number, first: number, last: number, finish: number, preemptions: number}} */

@@ -1,7 +1,11 @@
 // ---- blockpaint.js: the cells of the block map -----------------------------------------------------------
 
+import { BLOCK_KINDS, INKS, OWNERS } from "./constants.js";
+import { every, write } from "./dom.js";
+import { CELL } from "./pool.js";
+
 /** Draws a BlockMap: single blocks, or tiles where there are too many. */
-function drawBlockMap(context, map) {
+export function drawBlockMap(context, map) {
   drawBlockIds(context, map);
   context.save();
   context.translate(map.left, 0);
@@ -57,12 +61,12 @@ function drawCells(context, map) {
   }
   context.fillStyle = view.colors.ink;
   context.fill(dots);
-  context.fillStyle = inkOn(view.colors.selected);
+  context.fillStyle = INKS[view.colors.selected];
   context.fill(corners);
   outline(context, empties, view.colors.hairline, grid.cell < CELL.digits ? 0.5 : 1);
   outline(context, borders, view.colors.ink, grid.cell >= CELL.digits ? 2 : grid.cell >= CELL.gap ? 1 : 0.5);
-  outline(context, frames, inkOn(view.colors.selected), grid.cell >= CELL.digits ? 1.5 : 1);
-  if (grid.cell >= CELL.digits) fills.forEach((fill, block) => writeBlock(context, map, block, inkOn(fill)));
+  outline(context, frames, INKS[view.colors.selected], grid.cell >= CELL.digits ? 1.5 : 1);
+  if (grid.cell >= CELL.digits) fills.forEach((fill, block) => writeBlock(context, map, block, INKS[fill]));
 }
 
 function outline(context, path, color, width) {
@@ -130,7 +134,7 @@ function drawChanged(context, map) {
   context.lineWidth = large ? 1.3 : 1;
   for (const at of cells) {
     const box = inset(cellBox(grid, at), large ? Math.min(3.5, grid.cell * 0.13) : 0.5);
-    context.strokeStyle = grid.perCell === 1 ? inkOn(blockFill(map, at)) : view.colors.ink;
+    context.strokeStyle = grid.perCell === 1 ? INKS[blockFill(map, at)] : view.colors.ink;
     context.strokeRect(...box);
   }
   context.setLineDash([]);

@@ -1,5 +1,9 @@
 // ---- boot.js: a page of its own, without a kernel ---------------------------------------------------------------------------
 
+import { renderComparison } from "./compare.js";
+import { render } from "./explorer.js";
+import { watchTheme } from "./theme.js";
+
 /** What anywidget's model offers, over plain values. */
 function plainModel(values) {
   const handlers = new Map();
@@ -40,10 +44,15 @@ function ownFrame() {
   }
 }
 
-const home = document.getElementById("ni-root");
-const values = JSON.parse(document.getElementById("ni-state").textContent);
-const frame = ownFrame();
-if (frame) fitFrame(frame, home, values.height);
-const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
-if (!frame) home.firstElementChild.focus({ preventScroll: true }); // the keys work at once
-window.addEventListener("pagehide", (event) => event.persisted || cleanUp());
+/** Draws what the page's state asks for. */
+async function start() {
+  const home = document.getElementById("ni-root");
+  const values = JSON.parse(document.getElementById("ni-state").textContent);
+  const frame = ownFrame();
+  if (frame) fitFrame(frame, home, values.height);
+  const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
+  if (!frame) home.firstElementChild.focus({ preventScroll: true }); // the keys work at once
+  window.addEventListener("pagehide", (event) => event.persisted || cleanUp());
+}
+
+await start();

@@ -1,4 +1,6 @@
-// ---- comparelock.js: what two recordings have in common: steps, or a clock ---------------------------------------
+// ---- comparelock.js: what two traces have in common: steps, or a clock ---------------------------------------
+
+import { grouped } from "./dom.js";
 
 /**
  * Where one side stands.
@@ -6,20 +8,20 @@
  */
 
 /** Both sides at the same step. A position is a frame of the longer side. */
-class StepLock {
-  /** @param {Recording[]} recordings whose frames are equally many steps */
-  constructor(recordings) {
-    this.recordings = recordings;
-    this.longer = recordings[1].frames > recordings[0].frames ? recordings[1] : recordings[0];
+export class StepLock {
+  /** @param {Trace[]} traces whose frames are equally many steps */
+  constructor(traces) {
+    this.traces = traces;
+    this.longer = traces[1].frames > traces[0].frames ? traces[1] : traces[0];
     this.frames = this.longer.frames;
     this.size = this.longer.size;
-    this.marks = marksOfBoth(recordings, (_side, frame) => frame);
+    this.marks = marksOfBoth(traces, (_side, frame) => frame);
     this.label = "Engine step of both sides";
   }
 
   /** @returns {Place} */
   placeOf(side, position) {
-    const last = this.recordings[side].frames - 1;
+    const last = this.traces[side].frames - 1;
     return { frame: Math.min(position, last), status: position > last ? "ended" : "on" };
   }
 
@@ -34,19 +36,19 @@ class StepLock {
 }
 
 /** Both sides at the same time. A position is a moment at which a step of either side starts. */
-class TimeLock {
+export class TimeLock {
   /**
-   * @param {Recording[]} recordings
+   * @param {Trace[]} traces
    * @param {Float64Array[]} starts of every frame, by side
    * @param {number[]} ends of the last steps
    * @param {string} unit of the clock: "steps" or "seconds"
    */
-  constructor(recordings, starts, ends, unit) {
+  constructor(traces, starts, ends, unit) {
     Object.assign(this, { starts, ends, unit });
     this.times = Float64Array.from(new Set([...starts[0], ...starts[1]])).sort();
     this.frames = this.times.length;
-    this.size = recordings[0].size;
-    this.marks = marksOfBoth(recordings, (side, frame) => this.positionOf(side, frame));
+    this.size = traces[0].size;
+    this.marks = marksOfBoth(traces, (side, frame) => this.positionOf(side, frame));
     this.label = "Time of both sides";
   }
 
@@ -85,10 +87,10 @@ function countUpTo(values, limit) {
 }
 
 /** The marks of both sides, as sorted positions of a lock. */
-function marksOfBoth(recordings, position) {
+function marksOfBoth(traces, position) {
   const marks = {};
-  for (const name of Object.keys(recordings[0].marks)) {
-    const all = recordings.flatMap((recording, side) => recording.marks[name].map((frame) => position(side, frame)));
+  for (const name of Object.keys(traces[0].marks)) {
+    const all = traces.flatMap((trace, side) => trace.marks[name].map((frame) => position(side, frame)));
     marks[name] = [...new Set(all)].sort((a, b) => a - b);
   }
   return marks;

@@ -1,11 +1,14 @@
 // ---- comparepair.js: two views that move together ------------------------------------------------------------------
 
-const SIDES = ["a", "b"];
+import { clamp } from "./dom.js";
+import { Drawing, View, zoomed } from "./view.js";
+
+export const SIDES = ["a", "b"];
 
 /** The view of one side. Whatever its parts change goes through the pair, so that both sides follow. */
 class SideView extends View {
-  constructor(recording, root, atLeast, pair, side) {
-    super(recording, null, root, atLeast);
+  constructor(trace, root, atLeast, pair, side) {
+    super(trace, null, root, atLeast);
     Object.assign(this, { pair, side });
   }
 
@@ -26,23 +29,23 @@ class SideView extends View {
  * @typedef {{frame: number, lock: "step"|"time", selected: number|null, sort: string, activeOnly: boolean,
  *   table: boolean, playing: boolean, speed: number, theme: "light"|"dark"}} PairState
  */
-class Pair extends Drawing {
+export class Pair extends Drawing {
   /**
-   * @param {Recording[]} recordings
+   * @param {Trace[]} traces
    * @param {{step: StepLock, time: TimeLock|null}} locks
    */
-  constructor(recordings, locks, marker, root) {
+  constructor(traces, locks, marker, root) {
     super(root);
     this.locks = locks;
     /** @type {PairState} */
     this.state = { frame: 0, lock: "step", selected: null, sort: "arrival", activeOnly: false, table: false, playing: false, speed: 8, theme: "light" };
-    this.sides = recordings.map((recording, side) => new SideView(recording, root, locks.step.frames, this, side));
+    this.sides = traces.map((trace, side) => new SideView(trace, root, locks.step.frames, this, side));
     for (const side of this.sides) side.marker = marker;
     this._place();
   }
 
   /** What the slider moves over. */
-  get recording() {
+  get trace() {
     return this.locks[this.state.lock];
   }
 
@@ -62,7 +65,7 @@ class Pair extends Drawing {
   /** A change that one side's parts ask for, its frame counted on that side. */
   changeAt(side, { frame, byOwner, ...shared }) {
     if (byOwner !== undefined) this.sides[side].show({ byOwner });
-    if (frame !== undefined) shared.frame = this.recording.positionOf(side, clamp(Math.round(frame), 0, this.sides[side].recording.frames - 1));
+    if (frame !== undefined) shared.frame = this.trace.positionOf(side, clamp(Math.round(frame), 0, this.sides[side].trace.frames - 1));
     if (Object.keys(shared).length) this.set(shared);
   }
 
@@ -80,7 +83,7 @@ class Pair extends Drawing {
   }
 
   _place() {
-    this.places = this.sides.map((_, side) => this.recording.placeOf(side, this.state.frame));
+    this.places = this.sides.map((_, side) => this.trace.placeOf(side, this.state.frame));
   }
 
   /** Both sides, first the one that the zoom window follows. */
@@ -96,7 +99,7 @@ class Pair extends Drawing {
 
   _show(view, shared) {
     const { selected } = this.state;
-    const known = selected !== null && view.recording.bars.of.has(selected) ? selected : null;
+    const known = selected !== null && view.trace.bars.of.has(selected) ? selected : null;
     view.show({ ...shared, frame: this.places[view.side].frame, selected: known });
   }
 

@@ -1,30 +1,35 @@
 // ---- compareparts.js: what a comparison has besides two explorers ------------------------------------------------------
 
+import { SIDES } from "./comparepair.js";
+import { grouped, make, makeControl, setDisabled, setText } from "./dom.js";
+import { Transport } from "./transport.js";
+import { Why } from "./why.js";
+
 /** The controls at the top, over a pair. */
-class PairTransport extends Transport {
+export class PairTransport extends Transport {
   draw(state) {
     super.draw(state);
-    this.slider.setAttribute("aria-label", this.view.recording.label);
+    this.slider.setAttribute("aria-label", this.view.trace.label);
   }
 
   inWords() {
     const { sides, places } = this.view;
-    return sides.map((view, side) => `${SIDES[side]}: ${placeInWords(view, places[side]) ?? headlineOf(view.recording, view.state.frame)}`).join(" ");
+    return sides.map((view, side) => `${SIDES[side]}: ${placeInWords(view, places[side]) ?? view.trace.headline(view.state.frame)}`).join(" ");
   }
 
   place({ frame }) {
-    return this.view.recording.nameOf(frame);
+    return this.view.trace.nameOf(frame);
   }
 }
 
 /** Why a side does not move, or null if it does. @param {Place} place */
-function placeInWords({ recording }, { status }) {
+function placeInWords({ trace }, { status }) {
   if (status === "early") return "has not started yet.";
-  return status === "ended" ? `has ended: its last step was ${grouped(recording.steps - 1)}.` : null;
+  return status === "ended" ? `has ended: its last step was ${grouped(trace.steps - 1)}.` : null;
 }
 
 /** Which of step and time is equal on both sides. */
-class LockSwitch {
+export class LockSwitch {
   constructor(pair) {
     this.pair = pair;
     this.buttons = [["step", "same step"], ["time", "same time"]].map(([lock, text]) => [lock, this._button(lock, text)]);
@@ -42,10 +47,10 @@ class LockSwitch {
 }
 
 /** The sentence of what differs first, and a button that goes there. */
-class FirstDifference {
+export class FirstDifference {
   constructor(pair, { frame, step, text }) {
     const label = frame === null ? "No difference" : `First difference (step ${grouped(step)})`;
-    this.go = () => frame !== null && pair.changeAt(pair.sides.findIndex((view) => frame < view.recording.frames), { frame });
+    this.go = () => frame !== null && pair.changeAt(pair.sides.findIndex((view) => frame < view.trace.frames), { frame });
     this.button = makeControl("button", { type: "button", class: "ni-button ni-primary", text: label, title: "D", onclick: this.go });
     setDisabled(this.button, frame === null);
     this.sentence = make("p", { class: "ni-difference", text });
@@ -53,7 +58,7 @@ class FirstDifference {
 }
 
 /** One side's name, and where it stands. */
-class SideHead {
+export class SideHead {
   constructor(pair, view, name) {
     Object.assign(this, { pair, view });
     this.where = make("span", { class: "ni-muted" });
@@ -62,18 +67,18 @@ class SideHead {
   }
 
   draw({ lock }) {
-    const { recording, state } = this.view;
+    const { trace, state } = this.view;
     const { time } = this.pair.locks;
     const started = lock === "time" ? `, started at ${time.timeText(time.starts[this.view.side][state.frame])}` : "";
-    setText(this.where, `${recording.nameOf(state.frame)} / ${grouped(recording.steps - 1)}${started}`);
+    setText(this.where, `${trace.nameOf(state.frame)} / ${grouped(trace.steps - 1)}${started}`);
     this.element.dataset.status = this.pair.places[this.view.side].status;
   }
 }
 
-const sideBadge = (view) => make("span", { class: "ni-side", text: SIDES[view.side] });
+export const sideBadge = (view) => make("span", { class: "ni-side", text: SIDES[view.side] });
 
 /** One side's explanation, or that it has none. */
-class SideWhy {
+export class SideWhy {
   constructor(pair, view) {
     Object.assign(this, { pair, view });
     this.why = new Why(view, false);
@@ -91,19 +96,19 @@ class SideWhy {
 }
 
 /** Reads both explanations out, one after the other. */
-class Reader {
+export class Reader {
   constructor(pair) {
     this.element = make("div", { class: "ni-hidden", role: "status" });
     pair.onDraw(({ playing }) => {
       this.element.setAttribute("aria-live", playing ? "off" : "polite");
-      const told = (view, side) => placeInWords(view, pair.places[side]) ?? view.recording.sentences[view.state.frame];
+      const told = (view, side) => placeInWords(view, pair.places[side]) ?? view.trace.sentences[view.state.frame];
       setText(this.element, pair.sides.map((view, side) => `${SIDES[side]}: ${told(view, side)}`).join("\n"));
     });
   }
 }
 
 /** The figures of both runs: the chosen ones, or all of them. */
-class MetricsTable {
+export class MetricsTable {
   /** @param {{name: string, unit: string, a: string, b: string, ratio: string, more: boolean}[]} figures */
   constructor(figures, names) {
     this.figures = figures;

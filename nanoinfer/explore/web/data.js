@@ -1,36 +1,11 @@
 // ---- data.js: the payload, unpacked ------------------------------------------------------------
 // Written by nanoinfer/explore/pack.py, whose docstring lists every column.
 
-const ITEM_TYPES = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
+import { Bars } from "./bars.js";
+import { joined, unpack } from "./columns.js";
+import { clamp, grouped } from "./dom.js";
 
-/**
- * The columns of one chunk: numbers as typed arrays, the rest as the JSON it was.
- * @param {{layout: Array, data: string}} chunk
- * @returns {Promise<Object<string, any>>}
- */
-async function unpack(chunk) {
-  const zipped = Uint8Array.from(atob(chunk.data), (character) => character.charCodeAt(0));
-  const stream = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const buffer = await new Response(stream).arrayBuffer();
-  const columns = {};
-  for (const [name, type, offset, length] of chunk.layout) {
-    columns[name] =
-      type === "json"
-        ? JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, offset, length)))
-        : new ITEM_TYPES[type](buffer, offset, length / ITEM_TYPES[type].BYTES_PER_ELEMENT);
-  }
-  return columns;
-}
-
-/** `a` and `b` one after the other, in numbers wide enough for both. */
-function joined(a, b) {
-  const wide = a instanceof Float64Array || b instanceof Float64Array ? Float64Array : Int32Array;
-  const result = new wide(a.length + b.length);
-  result.set(a);
-  result.set(b, a.length);
-  return result;
-}
-
+const HEADLINE = /^(Step \d+ \(|Steps \d)/; // the sentence that says what ran
 const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used"];
 const NAMED = ["phase", "stop", "decode_stop"];
 const RAGGED = {
@@ -43,8 +18,8 @@ const RAGGED = {
   preempted: ["victim", "on_behalf_of", "blocks", "tokens", "self"],
 };
 
-/** A recording as the views read it. It grows when a chunk is appended. */
-class Recording {
+/** A trace as the views read it. It grows when a chunk is appended. */
+export class Trace {
   constructor(meta) {
     this.meta = meta;
     this.frames = 0;
@@ -120,6 +95,11 @@ class Recording {
     return Array.from(this.column[`${name}_${part}`].subarray(...this.range(name, frame)));
   }
 
+  /** Of all sentences about a frame the one that says what ran. */
+  headline(frame) {
+    return this.sentences[frame].split("\n").find((line) => HEADLINE.test(line)) ?? this.nameOf(frame);
+  }
+
   firstStep(frame) {
     return frame * this.size;
   }
@@ -143,11 +123,11 @@ class Recording {
   }
 }
 
-/** A recording with all chunks of a payload. @returns {Promise<Recording>} */
-async function recordingOf(payload) {
-  const recording = new Recording(payload.meta);
-  for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
-  return recording;
+/** A trace with all chunks of a payload. @returns {Promise<Trace>} */
+export async function traceOf(payload) {
+  const trace = new Trace(payload.meta);
+  for (const chunk of payload.chunks) trace.append(chunk, await unpack(chunk));
+  return trace;
 }
 
 /** Calls `use(seq_id, ids, i)` for the token ids of each sequence in a chunk. */

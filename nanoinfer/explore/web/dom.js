@@ -8,7 +8,7 @@
  * @param {...(Node|string|null)} children
  * @returns {HTMLElement}
  */
-function make(tag, attributes = {}, ...children) {
+export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = value;
@@ -20,8 +20,15 @@ function make(tag, attributes = {}, ...children) {
 }
 
 /** Like `make`, for what takes the keyboard focus: JupyterLab would otherwise swallow arrows and space. */
-function makeControl(tag, attributes, ...children) {
+export function makeControl(tag, attributes, ...children) {
   return make(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+}
+
+/** A labelled checkbox; `input` inside it is the control. */
+export function checkbox(label, onchange) {
+  const input = makeControl("input", { type: "checkbox" });
+  input.addEventListener("change", () => onchange(input.checked));
+  return make("label", { class: "ni-check" }, input, label);
 }
 
 const ICON_PATHS = {
@@ -37,7 +44,7 @@ const ICON_PATHS = {
 };
 
 /** @param {keyof ICON_PATHS} name */
-function icon(name) {
+export function icon(name) {
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const path = document.createElementNS(namespace, "path");
@@ -51,15 +58,20 @@ function icon(name) {
 }
 
 /** A button that shows an icon and is called `label`. */
-function iconButton(name, label, onclick, attributes = {}) {
+export function iconButton(name, label, onclick, attributes = {}) {
   return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
+}
+
+/** `disabled` would take the focus away from the button just pressed. */
+export function setDisabled(button, disabled) {
+  button.setAttribute("aria-disabled", disabled);
 }
 
 /**
  * Sets an element's text where it differs, so that screen readers hear only what changed.
  * @returns {boolean} whether it differed
  */
-function setText(element, text) {
+export function setText(element, text) {
   if (element.textContent === text) return false;
   element.textContent = text;
   return true;
@@ -69,7 +81,7 @@ function setText(element, text) {
  * Gives a canvas `width` x `height` CSS pixels at the screen's resolution, and an empty context in CSS pixels.
  * @returns {CanvasRenderingContext2D}
  */
-function sized(canvas, width, height) {
+export function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
@@ -83,7 +95,7 @@ function sized(canvas, width, height) {
 /**
  * A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it.
  */
-class LayeredCanvas {
+export class LayeredCanvas {
   constructor(attributes) {
     this.canvas = make("canvas", { role: "img", ...attributes });
     this.still = document.createElement("canvas");
@@ -118,7 +130,7 @@ class LayeredCanvas {
 const CANVAS_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
 /** Writes one line of text into a canvas. */
-function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
+export function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
   context.fillStyle = color;
   context.font = `${weight} ${size}px ${CANVAS_FONT}`;
   context.textAlign = align;
@@ -127,19 +139,19 @@ function write(context, text, x, y, { color, size = 11, align = "left", weight =
 }
 
 /** Where a pointer event happened, in CSS pixels from the element's top left corner. */
-function pointIn(element, event) {
+export function pointIn(element, event) {
   const box = element.getBoundingClientRect();
   return [event.clientX - box.left, event.clientY - box.top];
 }
 
 /** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... */
-function every(spacing, least) {
+export function every(spacing, least) {
   if (!(spacing > 0)) return Infinity;
   for (let scale = 1; ; scale *= 10) {
     for (const factor of [1, 2, 5]) if (factor * scale * spacing >= least) return factor * scale;
   }
 }
 
-const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
-const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+export const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

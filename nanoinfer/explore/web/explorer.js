@@ -1,14 +1,25 @@
 // ---- explorer.js: all parts on one page; the entry point -------------------------------------------------------------------
 
-/** A labelled checkbox; `input` inside it is the control. */
-function checkbox(label, onchange) {
-  const input = makeControl("input", { type: "checkbox" });
-  input.addEventListener("change", () => onchange(input.checked));
-  return make("label", { class: "ni-check" }, input, label);
-}
+import { BlockMap } from "./blocks.js";
+import { unpack } from "./columns.js";
+import { CSS, SEQUENCE_LEGEND, WASTED_LEGEND } from "./constants.js";
+import { traceOf } from "./data.js";
+import { checkbox, grouped, iconButton, make, makeControl } from "./dom.js";
+import { Queues } from "./queues.js";
+import { ORDERS } from "./rows.js";
+import { SequencePanel } from "./sequence.js";
+import { StepTable } from "./steptable.js";
+import { Strip } from "./strip.js";
+import { applyTheme, surroundingTheme, watchTheme } from "./theme.js";
+import { Timeline } from "./timeline.js";
+import { Tooltip } from "./tooltip.js";
+import { Tour } from "./tour.js";
+import { listenToKeys, Transport } from "./transport.js";
+import { isZoomed, View } from "./view.js";
+import { Why } from "./why.js";
 
 /** Heading, legend and controls over the timeline. */
-function timelineHead(view, heading) {
+export function timelineHead(view, heading) {
   const sort = makeControl("select", { "aria-label": "Order of the rows" });
   for (const name of Object.keys(ORDERS)) sort.append(make("option", { value: name, text: `by ${name}` }));
   sort.addEventListener("change", () => view.set({ sort: sort.value }));
@@ -24,14 +35,9 @@ function timelineHead(view, heading) {
   return make("div", { class: "ni-head" }, heading, make("span", { class: "ni-controls" }, sort, active, buttons));
 }
 
-const TIMELINE_LEGEND = [
-  ["waiting", "waiting"], ["hit", "prefix-cache hit"], ["prefill", "prefill chunk"], ["decode", "decode"], ["preempted", "preempted"], ["finished", "finished"],
-];
-const WASTED_LEGEND = ["wasted", "wasted: it had ended"];
-
 /** @param {boolean} overlap whether a step may be launched before it is known who has ended */
-function timelineLegend(overlap) {
-  const entries = overlap ? [...TIMELINE_LEGEND, WASTED_LEGEND] : TIMELINE_LEGEND;
+export function timelineLegend(overlap) {
+  const entries = overlap ? [...SEQUENCE_LEGEND, WASTED_LEGEND] : SEQUENCE_LEGEND;
   return make("div", { class: "ni-legend" }, ...entries.map(([kind, text]) => make("span", {}, make("i", { class: `ni-bar ni-bar-${kind}` }), text)));
 }
 
@@ -40,21 +46,21 @@ const KEYS_HELP = [
   ["+ \u2212 0", "zoom"], ["Esc", "clear selection"], ["\u2191 \u2193", "select a row, with the timeline focused"], ["Ctrl + wheel", "zoom; without Ctrl after a click"],
 ];
 
-function keysHelp(more = []) {
+export function keysHelp(more = []) {
   const list = [...KEYS_HELP, ...more].map(([keys, use]) => make("div", {}, make("dt", {}, make("kbd", { text: keys })), make("dd", { text: use })));
   return make("details", { class: "ni-keys" }, makeControl("summary", { text: "Keys" }), make("dl", {}, ...list));
 }
 
 /** Puts all parts into `root`. @returns {Transport} */
-function assemble(root, view) {
+export function assemble(root, view) {
   const tooltip = new Tooltip(root);
-  const { recording } = view;
+  const { trace } = view;
   const transport = new Transport(view);
   const table = new StepTable(view);
-  const bucketed = recording.size > 1 ? make("p", { class: "ni-note", text: bucketNote(recording) }) : null;
+  const bucketed = trace.size > 1 ? make("p", { class: "ni-note", text: bucketNote(trace) }) : null;
   const rows = new Timeline(view, tooltip);
   const strip = new Strip(view, tooltip);
-  const timeline = make("div", { class: "ni-panel" }, timelineHead(view, rows.heading), timelineLegend(recording.meta.overlap), strip.element, rows.element);
+  const timeline = make("div", { class: "ni-panel" }, timelineHead(view, rows.heading), timelineLegend(trace.meta.overlap), strip.element, rows.element);
   const columns = make("div", { class: "ni-columns" }, new BlockMap(view, tooltip).element, new Queues(view, tooltip).element);
   transport.jumpBar.append(make("span", { class: "ni-space" }), table.button);
   root.append(
@@ -63,23 +69,23 @@ function assemble(root, view) {
   return transport;
 }
 
-const bucketNote = ({ size, steps }) =>
+export const bucketNote = ({ size, steps }) =>
   `${grouped(steps)} steps are shown in frames of ${size}: bars and queues of a frame stand for all of its steps, blocks for the moment after its last.`;
 
 /** Where an explorer opens: what the model asks for, or the first place of the tour. */
-function openingState(model, recording) {
-  const tour = recording.meta.tour;
+export function openingState(model, trace) {
+  const tour = trace.meta.tour;
   const step = model.get("step") ?? 0;
   const selected = model.get("selected") ?? -1;
-  if (tour.length && step === 0 && selected < 0) return { frame: recording.frameOf(tour[0].step), selected: tour[0].select };
-  return { frame: recording.frameOf(step), selected: selected < 0 ? null : selected };
+  if (tour.length && step === 0 && selected < 0) return { frame: trace.frameOf(tour[0].step), selected: tour[0].select };
+  return { frame: trace.frameOf(step), selected: selected < 0 ? null : selected };
 }
 
 /** Follows the model: step, selection, theme, and chunks that a live run appends. @returns {() => void} stops */
-function followModel(model, view, retheme) {
-  const { recording } = view;
+export function followModel(model, view, retheme) {
+  const { trace } = view;
   const handlers = {
-    "change:step": () => view.recording.frameOf(model.get("step")) !== view.state.frame && view.go(recording.frameOf(model.get("step"))),
+    "change:step": () => view.trace.frameOf(model.get("step")) !== view.state.frame && view.go(trace.frameOf(model.get("step"))),
     "change:selected": () => view.set({ selected: model.get("selected") < 0 ? null : model.get("selected") }),
     "change:theme": retheme,
     "msg:custom": async (message) => message?.type === "chunk" && appendChunk(view, message.chunk),
@@ -91,8 +97,8 @@ function followModel(model, view, retheme) {
 /** Takes in frames that came since; a window over the whole run keeps showing the whole run. */
 async function appendChunk(view, chunk) {
   const whole = !isZoomed(view);
-  view.recording.append(chunk, await unpack(chunk));
-  view.set(whole ? { from: 0, to: Math.max(1, view.recording.frames) } : {});
+  view.trace.append(chunk, await unpack(chunk));
+  view.set(whole ? { from: 0, to: Math.max(1, view.trace.frames) } : {});
 }
 
 /**
@@ -101,22 +107,22 @@ async function appendChunk(view, chunk) {
  *   the model holds `trace` (the payload), `step`, `selected` (-1: nobody) and `theme` ("auto", "light" or "dark")
  * @returns {Promise<() => void>} removes everything again
  */
-async function render({ model, el }) {
-  const recording = await recordingOf(model.get("trace"));
+export async function render({ model, el }) {
+  const trace = await traceOf(model.get("trace"));
   const root = make("section", { class: "ni", "aria-label": "Explorer of an inference engine's trace" }, make("style", { text: CSS }));
   el.append(root);
-  if (!recording.frames) {
+  if (!trace.frames) {
     root.append(make("p", { class: "ni-note", text: "This trace has no steps." }));
     return () => root.remove();
   }
-  const view = new View(recording, model, root);
+  const view = new View(trace, model, root);
   const theme = () => (["light", "dark"].includes(model.get("theme")) ? model.get("theme") : surroundingTheme());
   const retheme = () => {
     applyTheme(root, theme());
     view.set({ theme: theme() });
   };
   applyTheme(root, theme());
-  Object.assign(view.state, { theme: theme(), ...openingState(model, recording) });
+  Object.assign(view.state, { theme: theme(), ...openingState(model, trace) });
   const transport = assemble(root, view);
   listenToKeys(root, view, transport.player);
   const undo = [followModel(model, view, retheme), watchTheme(retheme), watchSize(root, view), () => transport.player.stop(), () => view.stop(), () => root.remove()];
@@ -130,7 +136,7 @@ async function render({ model, el }) {
  * notebook is as tall as its content, so with every longer sentence its window is resized.
  * @returns {() => void} stops
  */
-function watchSize(root, view) {
+export function watchSize(root, view) {
   let [width, ratio] = [root.clientWidth, window.devicePixelRatio];
   const observer = new ResizeObserver(() => {
     if (root.clientWidth !== width) view.repaint();

@@ -32,18 +32,18 @@ class EngineState {
   }
 }
 
-/** Folds a recording to any frame. */
-class Fold {
-  /** @param {Recording} recording */
-  constructor(recording) {
-    this.recording = recording;
-    const { initial, num_blocks: blocks } = recording.meta;
+/** Folds a trace to any frame. */
+export class Fold {
+  /** @param {Trace} trace */
+  constructor(trace) {
+    this.trace = trace;
+    const { initial, num_blocks: blocks } = trace.meta;
     const findable = new Uint8Array(blocks);
     for (const block of initial.findable) findable[block] = 1;
     this.state = new EngineState([...initial.waiting], [...initial.running], new Map(initial.tables), findable);
     this.frame = -1;
     this.keys = new Map([[-1, this.state.copy()]]);
-    this.keyEvery = Math.max(KEY_EVERY, Math.ceil((recording.frames * 2 * blocks) / MOST_KEYED_ITEMS));
+    this.keyEvery = Math.max(KEY_EVERY, Math.ceil((trace.frames * 2 * blocks) / MOST_KEYED_ITEMS));
     this.tableStart = []; // where each table edit's blocks begin in table_block
   }
 
@@ -69,15 +69,15 @@ class Fold {
     this.frame += 1;
     this._editQueues();
     this._editTables();
-    for (const entry of this.recording.entries("findable", "block", this.frame)) {
+    for (const entry of this.trace.entries("findable", "block", this.frame)) {
       this.state.findable[entry < 0 ? ~entry : entry] = entry < 0 ? 0 : 1;
     }
     if (this.frame % this.keyEvery === 0 && !this.keys.has(this.frame)) this.keys.set(this.frame, this.state.copy());
   }
 
   _editQueues() {
-    const { queue_which: which, queue_position: position, queue_seq: seq } = this.recording.column;
-    const [first, end] = this.recording.range("queue", this.frame);
+    const { queue_which: which, queue_position: position, queue_seq: seq } = this.trace.column;
+    const [first, end] = this.trace.range("queue", this.frame);
     for (let i = first; i < end; i++) {
       const queue = which[i] ? this.state.running : this.state.waiting;
       if (position[i] < 0) queue.splice(queue.indexOf(seq[i]), 1);
@@ -86,8 +86,8 @@ class Fold {
   }
 
   _editTables() {
-    const { table_seq: seq, table_keep: keep, table_more: more, table_block: blocks } = this.recording.column;
-    const [first, end] = this.recording.range("table", this.frame);
+    const { table_seq: seq, table_keep: keep, table_more: more, table_block: blocks } = this.trace.column;
+    const [first, end] = this.trace.range("table", this.frame);
     for (let i = first; i < end; i++) {
       const start = this._tableStart(i);
       const table = (this.state.tables.get(seq[i]) ?? []).slice(0, keep[i]);
@@ -101,7 +101,7 @@ class Fold {
     const starts = this.tableStart;
     while (starts.length <= edit) {
       const i = starts.length;
-      starts.push(i ? starts[i - 1] + this.recording.column.table_more[i - 1] : 0);
+      starts.push(i ? starts[i - 1] + this.trace.column.table_more[i - 1] : 0);
     }
     return starts[edit];
   }
@@ -109,6 +109,6 @@ class Fold {
   /** The queues as the step found them, with those who arrived for it. @returns {{waiting: number[], running: number[]}} */
   queuesBefore(frame) {
     const state = this.at(frame - 1);
-    return { waiting: [...state.waiting, ...this.recording.entries("arrived", "seq", frame)], running: state.running.slice() };
+    return { waiting: [...state.waiting, ...this.trace.entries("arrived", "seq", frame)], running: state.running.slice() };
   }
 }

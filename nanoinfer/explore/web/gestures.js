@@ -1,9 +1,13 @@
 // ---- gestures.js: pointer, wheel and keys on the timeline ----------------------------------------------
 
+import { clamp, pointIn } from "./dom.js";
+import { zoomByWheel } from "./strip.js";
+import { isZoomed, panned } from "./view.js";
+
 const CLICK_SLACK = 4; // px that a click may wander
 
 /** A click selects the row and goes to the step; a drag scrubs, or pans when zoomed; a wheel zooms. */
-function listenToTimeline(timeline, view) {
+export function listenToTimeline(timeline, view) {
   const { canvas, scroller } = timeline;
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => {
@@ -30,7 +34,7 @@ function dragTo(timeline, view, drag, x) {
   if (isZoomed(view)) {
     view.set(panned(view, drag.from - view.state.from - (x - drag.x) / timeline.scale.step));
   } else {
-    const frame = timeline.scale.hit(x, view.recording.frames);
+    const frame = timeline.scale.hit(x, view.trace.frames);
     if (frame !== null) view.go(frame);
   }
 }
@@ -38,7 +42,7 @@ function dragTo(timeline, view, drag, x) {
 function clickTimeline(timeline, view, x, y) {
   const change = {};
   const id = timeline.rowAt(y);
-  const frame = timeline.scale.hit(x, view.recording.frames);
+  const frame = timeline.scale.hit(x, view.trace.frames);
   if (id !== null) change.selected = id;
   if (frame !== null) change.frame = frame;
   view.set(change);

@@ -2,6 +2,17 @@
 // The model holds `payload`, `status`, `step_shown`, `selected` and `theme`. Steps come as messages, in order:
 // {type: "chunk", chunk} goes on with the trace, {type: "trace", payload} starts another one.
 
+import { unpack } from "./columns.js";
+import { CSS } from "./constants.js";
+import { Trace } from "./data.js";
+import { make } from "./dom.js";
+import { assemble, followModel, openingState, watchSize } from "./explorer.js";
+import { LiveBar } from "./livebar.js";
+import { LiveList, LiveSelected } from "./livelist.js";
+import { applyTheme, surroundingTheme, watchTheme } from "./theme.js";
+import { listenToKeys } from "./transport.js";
+import { isZoomed, View } from "./view.js";
+
 const ROOM = 24; // steps that a short run's pictures have room for
 
 /** Once a model: keeps its payload complete, for views that open later. */
@@ -13,10 +24,10 @@ function initializeLive({ model }) {
   });
 }
 
-/** The model as the replay's parts know it. They hear of a selection only if their recording has the sequence. */
-function replayModel(model, recording) {
+/** The model as the replay's parts know it. They hear of a selection only if their trace has the sequence. */
+function replayModel(model, trace) {
   const names = { step: "step_shown", "change:step": "change:step_shown" };
-  const isKnown = () => recording.bars.of.has(model.get("selected"));
+  const isKnown = () => trace.bars.of.has(model.get("selected"));
   return {
     get: (key) => (key === "selected" && !isKnown() ? -1 : model.get(names[key] ?? key)),
     set: (key, value) => {
@@ -31,12 +42,12 @@ function replayModel(model, recording) {
 
 /** The replay of what was recorded so far; it grows. */
 class LiveReplay {
-  constructor(host, model, recording, theme, onMove) {
-    this.recording = recording;
+  constructor(host, model, trace, theme, onMove) {
+    this.trace = trace;
     this.host = host;
-    this.model = replayModel(model, recording);
-    this.view = new View(recording, this.model, host, ROOM);
-    Object.assign(this.view.state, { theme: theme(), ...openingState(this.model, recording) });
+    this.model = replayModel(model, trace);
+    this.view = new View(trace, this.model, host, ROOM);
+    Object.assign(this.view.state, { theme: theme(), ...openingState(this.model, trace) });
     const transport = assemble(host, this.view);
     this.view.onDraw(onMove);
     listenToKeys(host, this.view, transport.player);
@@ -47,23 +58,23 @@ class LiveReplay {
 
   /** Whether the reader looks at the newest step and wants to go on doing so. */
   get follows() {
-    return this.view.state.frame >= this.recording.frames - 1 && !this.view.state.playing;
+    return this.view.state.frame >= this.trace.frames - 1 && !this.view.state.playing;
   }
 
   toNewest() {
-    this.view.set({ frame: this.recording.frames - 1 });
+    this.view.set({ frame: this.trace.frames - 1 });
   }
 
   /** Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one. */
   append(chunk, columns) {
-    const { view, recording } = this;
+    const { view, trace } = this;
     const follow = this.follows;
     const whole = !isZoomed(view);
-    recording.append(chunk, columns);
+    trace.append(chunk, columns);
     const selected = this.model.get("selected");
     view.set({
       ...(whole ? { from: 0, to: view.extent } : {}),
-      ...(follow ? { frame: recording.frames - 1 } : {}),
+      ...(follow ? { frame: trace.frames - 1 } : {}),
       selected: selected < 0 ? view.state.selected : selected,
     });
   }
@@ -79,14 +90,14 @@ class LiveExplorer {
   constructor(model, el) {
     this.model = model;
     this.replay = null;
-    this.recording = null;
+    this.trace = null;
     this.work = Promise.resolve(); // chunks unpack one after the other
     this.bar = new LiveBar((message) => model.send(message));
     this.list = new LiveList((id) => this.choose(id));
     this.chosen = new LiveSelected();
     this.waiting = make("p", { class: "ni-note", text: "No step has run yet. Press Step to let the scheduler decide for the first time, or Run." });
     const now = make("div", { class: "ni-live-now" }, this.list.element, this.chosen.element);
-    this.root = make("section", { class: "ni ni-live", "aria-label": "Live explorer of an inference engine" }, make("style", { text: CSS + LIVE_CSS }), this.bar.element, now, this.waiting);
+    this.root = make("section", { class: "ni ni-live", "aria-label": "Live explorer of an inference engine" }, make("style", { text: CSS }), this.bar.element, now, this.waiting);
     el.append(this.root);
   }
 
@@ -108,7 +119,7 @@ class LiveExplorer {
     this.bar.draw(status);
     this.list.draw(status);
     this.replay?.host.setAttribute("aria-busy", status.running); // twenty steps a second are nothing to read out
-    this.chosen.draw(status, this.replay ? this.recording.lastStep(this.replay.view.state.frame) : null);
+    this.chosen.draw(status, this.replay ? this.trace.lastStep(this.replay.view.state.frame) : null);
   }
 
   /** Does `work` after all that came before it. */
@@ -119,31 +130,31 @@ class LiveExplorer {
 
   /** Shows a whole trace: the first one, a new one, or the same one sent again, which a follower goes on following. */
   async open(payload) {
-    const recording = new Recording(payload.meta);
-    for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
+    const trace = new Trace(payload.meta);
+    for (const chunk of payload.chunks) trace.append(chunk, await unpack(chunk));
     const follow = this.replay?.follows;
     this.replay?.stop();
     this.replay = null;
-    this.recording = recording;
+    this.trace = trace;
     this._showReplay();
     if (follow) this.replay?.toNewest();
   }
 
   async append(chunk) {
-    if (chunk.start !== this.recording.frames) return; // known already
+    if (chunk.start !== this.trace.frames) return; // known already
     const columns = await unpack(chunk);
     if (this.replay) this.replay.append(chunk, columns);
-    else this.recording.append(chunk, columns);
+    else this.trace.append(chunk, columns);
     this._showReplay();
   }
 
   /** The replay needs a step to show. */
   _showReplay() {
-    this.waiting.hidden = this.recording.frames > 0;
-    if (this.recording.frames && !this.replay) {
+    this.waiting.hidden = this.trace.frames > 0;
+    if (this.trace.frames && !this.replay) {
       const host = make("div", { class: "ni-live-replay" });
       this.root.append(host);
-      this.replay = new LiveReplay(host, this.model, this.recording, () => this.theme(), () => this.draw());
+      this.replay = new LiveReplay(host, this.model, this.trace, () => this.theme(), () => this.draw());
     }
     this.draw();
   }
@@ -180,3 +191,5 @@ async function renderLive({ model, el }) {
     root.remove();
   };
 }
+
+export default { initialize: initializeLive, render: renderLive };

@@ -1,9 +1,11 @@
 // ---- livebar.js: the controls of a live engine ---------------------------------------------------------------------
 
+import { make, makeControl, setDisabled, setText } from "./dom.js";
+
 const RUN_GOALS = [["finish", "a request finishes"], ["preemption", "the next preemption"], ["step", "step number"]];
 
 /** Buttons that step and run the engine, and the form that adds a request. What they do is Python's to decide. */
-class LiveBar {
+export class LiveBar {
   /** @param {(message: Object) => void} send to the kernel */
   constructor(send) {
     this.send = send;

@@ -1,7 +1,9 @@
 // ---- livelist.js: all sequences of a live engine now, and the selected one in full -------------------------------------
 
+import { counted, grouped, make, makeControl, setText } from "./dom.js";
+
 /** A row for every sequence: number, state in shape and words, text so far. */
-class LiveList {
+export class LiveList {
   /** @param {(id: number) => void} choose */
   constructor(choose) {
     this.choose = choose;
@@ -80,7 +82,7 @@ class LiveRow {
 const oneLine = (text) => text.replace(/\r?\n/g, "\u21b5");
 
 /** Prompt and text of the selected sequence, and what its model thought would come next. */
-class LiveSelected {
+export class LiveSelected {
   constructor() {
     this.heading = make("h3");
     this.prompt = make("span", { class: "ni-muted" });

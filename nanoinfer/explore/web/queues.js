@@ -1,5 +1,8 @@
 // ---- queues.js: waiting and running, before and after the step --------------------------------------------
 
+import { grouped, make, setText } from "./dom.js";
+import { describeBars } from "./timeline.js";
+
 const MOST_CHIPS = 48;
 const DENSE_CHIPS = 24; // above it they are smaller
 
@@ -12,7 +15,7 @@ const QUEUE_ROWS = [
 ];
 
 /** Four rows of chips; who leaves is struck through before, who enters is outlined after. */
-class Queues {
+export class Queues {
   constructor(view, tooltip) {
     this.view = view;
     this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips", role: "group", "aria-label": `${row.name} ${row.label} the step` }), number: make("span", { class: "ni-number" }) }));
@@ -34,10 +37,10 @@ class Queues {
   }
 
   draw(state) {
-    const { recording, fold } = this.view;
+    const { trace, fold } = this.view;
     const before = fold.queuesBefore(state.frame);
     const after = fold.at(state.frame);
-    this.moves = movesOf(recording, state.frame);
+    this.moves = movesOf(trace, state.frame);
     for (const row of this.rows) {
       const [ids, others] = row.leaving ? [before[row.name], after[row.name]] : [after[row.name], before[row.name]];
       this._drawRow(row, ids, new Set(others), state.selected);
@@ -75,23 +78,23 @@ class Queues {
     if (!chip) return null;
     const id = Number(chip.dataset.seq);
     const { move } = chip.dataset;
-    return [`sequence ${id}${move ? `: ${move}` : ""}`, ...describeBars(this.view.recording, id, this.view.state.frame)];
+    return [`sequence ${id}${move ? `: ${move}` : ""}`, ...describeBars(this.view.trace, id, this.view.state.frame)];
   }
 }
 
 const MOVE_SIGNS = { preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" };
 
 /** What happened to whoever moved in a frame: Map of sequence -> words. */
-function movesOf(recording, frame) {
+function movesOf(trace, frame) {
   const moves = new Map();
-  const [first, end] = recording.range("ended", frame);
-  for (const id of recording.entries("arrived", "seq", frame)) moves.set(id, "arrived");
-  for (const id of recording.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");
-  const own = recording.entries("preempted", "self", frame);
-  recording.entries("preempted", "victim", frame).forEach((id, i) => moves.set(id, own[i] ? "preempted by itself" : "preempted"));
+  const [first, end] = trace.range("ended", frame);
+  for (const id of trace.entries("arrived", "seq", frame)) moves.set(id, "arrived");
+  for (const id of trace.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");
+  const own = trace.entries("preempted", "self", frame);
+  trace.entries("preempted", "victim", frame).forEach((id, i) => moves.set(id, own[i] ? "preempted by itself" : "preempted"));
   for (let i = first; i < end; i++) {
-    const reason = recording.endedReason[i];
-    moves.set(recording.column.ended_seq[i], reason === "abort" ? "aborted" : `finished, ${reason}`);
+    const reason = trace.endedReason[i];
+    moves.set(trace.column.ended_seq[i], reason === "abort" ? "aborted" : `finished, ${reason}`);
   }
   return moves;
 }

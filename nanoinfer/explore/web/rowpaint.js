@@ -1,12 +1,15 @@
 // ---- rowpaint.js: the bars of the timeline and its axis ----------------------------------------------------
 
-const DRAW_ORDER = ["waiting", "decode", "prefill", "hit", "preempted", "wasted", "finished"]; // rare states last
-const SHARE = { waiting: 0.2, decode: 0.5, wasted: 0.5 }; // of the row; all others are as tall as it
-const HIT_SHARE = 0.42; // of the first chunk's cell: a hit takes no time of its own
+import { MOST_OVERLAP } from "./bars.js";
+import { DRAW_ORDER, HEIGHTS, HIT_SHARE, INKS } from "./constants.js";
+import { clamp, every, grouped, write } from "./dom.js";
+import { hatching } from "./theme.js";
+import { EDGE, GUTTER } from "./view.js";
+
 const NAME_HEIGHT = 13; // px of a row's name
 
 /** Draws the rows that are scrolled into view. */
-function drawRows(context, timeline, scrollTop) {
+export function drawRows(context, timeline, scrollTop) {
   const { rows, view, scale } = timeline;
   const first = Math.max(0, Math.floor(scrollTop / rows.height));
   const last = Math.min(rows.ids.length, Math.ceil((scrollTop + rows.room) / rows.height));
@@ -17,7 +20,7 @@ function drawRows(context, timeline, scrollTop) {
   context.clip();
   const painter = new BarPainter(context, scale, rows.height, view.colors);
   for (const kind of DRAW_ORDER) {
-    for (let row = first; row < last; row++) painter.paint(view.recording.bars, rows.ids[row], kind, row * rows.height - scrollTop);
+    for (let row = first; row < last; row++) painter.paint(view.trace.bars, rows.ids[row], kind, row * rows.height - scrollTop);
     painter.fill(kind);
   }
   context.restore();
@@ -33,7 +36,7 @@ function drawBands(context, { rows, view, scale }, first, last, scrollTop) {
 }
 
 /** The name of the selected row, and of as many others as fit. */
-function drawNames(context, { rows, view }, selected, scrollTop) {
+export function drawNames(context, { rows, view }, selected, scrollTop) {
   const group = every(rows.height, NAME_HEIGHT);
   const middle = (row) => clamp((row + 0.5) * rows.height - scrollTop, NAME_HEIGHT / 2, rows.room - NAME_HEIGHT / 2);
   const name = (row, color, weight) => write(context, `seq ${rows.ids[row]}`, GUTTER - 8, middle(row), { color, align: "right", weight });
@@ -58,7 +61,7 @@ class BarPainter {
   paint(bars, id, kind, rowTop) {
     const { from, to } = this.scale;
     const wanted = bars.kinds.indexOf(kind);
-    const height = Math.max(1, this.bar * (SHARE[kind] ?? 1));
+    const height = Math.max(1, this.bar * HEIGHTS[kind]);
     const y = rowTop + (this.rowHeight - height) / 2;
     const [first, end] = bars.of.get(id);
     let run = null; // bars of long runs that touch within a pixel are drawn as one
@@ -114,7 +117,7 @@ class BarPainter {
       context.fillStyle = colors[kind];
       context.fill(path);
     }
-    const ink = kind === "prefill" ? inkOn(colors.prefill) : colors.prefill;
+    const ink = kind === "prefill" ? INKS[colors.prefill] : colors.prefill;
     for (const [text, x, y] of this.labels) write(context, text, x, y, { color: ink, size: 10, align: "center" });
     this.path = new Path2D();
     this.labels = [];
@@ -122,15 +125,15 @@ class BarPainter {
 }
 
 /** Ticks with step numbers, and the cursor's step in place of whatever it would cover. */
-function drawAxis(context, scale, view) {
-  const { colors, recording, state } = view;
-  const [left, right] = cursorLabel(scale, state.frame, recording);
+export function drawAxis(context, scale, view) {
+  const { colors, trace, state } = view;
+  const [left, right] = cursorLabel(scale, state.frame, trace);
   context.fillStyle = colors.hairline;
   context.fillRect(scale.left, 0.5, scale.right - scale.left, 1);
-  const apart = every(scale.step / recording.size, 62); // steps
-  const first = Math.ceil((scale.from * recording.size) / apart) * apart;
-  for (let step = first; step <= Math.min(scale.to * recording.size, recording.steps - 1); step += apart) {
-    const x = scale.x((step + 0.5) / recording.size);
+  const apart = every(scale.step / trace.size, 62); // steps
+  const first = Math.ceil((scale.from * trace.size) / apart) * apart;
+  for (let step = first; step <= Math.min(scale.to * trace.size, trace.steps - 1); step += apart) {
+    const x = scale.x((step + 0.5) / trace.size);
     context.fillStyle = colors.hairline;
     context.fillRect(Math.round(x), 1, 1, 4);
     const half = 3.6 * grouped(step).length + 3;
@@ -141,18 +144,18 @@ function drawAxis(context, scale, view) {
 }
 
 /** Left and right edge of the cursor's label; out of sight where the cursor is. */
-function cursorLabel(scale, frame, recording) {
+function cursorLabel(scale, frame, trace) {
   const x = scale.x(frame + 0.5);
   if (x < scale.left - 1 || x > scale.right + 1) return [-1e4, -1e4];
-  const width = 7 * grouped(recording.lastStep(frame)).length + 8;
+  const width = 7 * grouped(trace.lastStep(frame)).length + 8;
   const left = clamp(x - width / 2, 0, scale.right + EDGE - width);
   return [left, left + width];
 }
 
-function drawCursorLabel(context, [left, right], { colors, recording, state }) {
+function drawCursorLabel(context, [left, right], { colors, trace, state }) {
   context.fillStyle = colors.ink;
   context.beginPath();
   context.roundRect(left, 3, right - left, 16, 4);
   context.fill();
-  write(context, grouped(recording.lastStep(state.frame)), (left + right) / 2, 11.5, { color: colors.background, align: "center", weight: "bold" });
+  write(context, grouped(trace.lastStep(state.frame)), (left + right) / 2, 11.5, { color: colors.background, align: "center", weight: "bold" });
 }

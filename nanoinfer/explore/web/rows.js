@@ -1,17 +1,19 @@
 // ---- rows.js: which sequences the timeline lists, in which order, how tall -------------------------
 
+import { clamp } from "./dom.js";
+
 const MOST_ROOM = 440; // px for all rows; more of them scroll
 const MOST_FITTED = 140; // rows: above it they scroll at a fixed height
 const ROW = { least: 3, scrolled: 5, most: 22 }; // px
 
-const ORDERS = {
+export const ORDERS = {
   arrival: (a, b) => a.first - b.first || a.id - b.id,
   finish: (a, b) => a.finish - b.finish || a.id - b.id,
   preemptions: (a, b) => b.preemptions - a.preemptions || a.id - b.id,
 };
 
 /** The rows of the timeline. */
-class Rows {
+export class Rows {
   constructor(view) {
     this.view = view;
     this.ids = [];
@@ -22,7 +24,7 @@ class Rows {
 
   /** Brings `ids`, `height` and `room` up to date. */
   update(state) {
-    const { bars } = this.view.recording;
+    const { bars } = this.view.trace;
     const key = [bars.version, state.sort, state.activeOnly ? state.frame : "all"].join("|");
     if (key === this.key) return;
     this.key = key;
@@ -38,7 +40,7 @@ class Rows {
   _summarize(bars) {
     this.summariesOf = bars.version;
     this.summaries = Array.from(bars.of.keys(), (id) => bars.summary(id));
-    const change = new Int32Array(this.view.recording.frames + 2);
+    const change = new Int32Array(this.view.trace.frames + 2);
     for (const { first, last } of this.summaries) {
       change[Math.max(0, first)] += 1;
       change[last] -= 1;

@@ -1,9 +1,12 @@
 // ---- sequence.js: the selected sequence, its block table and its text ----------------------------------------
 
+import { clamp, counted, grouped, make, makeControl, setText } from "./dom.js";
+import { describeBars, tokenRange } from "./timeline.js";
+
 const MOST_ENTRIES = 48; // of a block table; the last one is always shown
 
 /** Everything about one sequence at the cursor. */
-class SequencePanel {
+export class SequencePanel {
   constructor(view) {
     this.view = view;
     this.missing = null; // a typed id that no sequence has
@@ -20,7 +23,7 @@ class SequencePanel {
 
   _choose() {
     const id = this.input.value === "" ? null : Number(this.input.value);
-    const known = id !== null && this.view.recording.bars.of.has(id);
+    const known = id !== null && this.view.trace.bars.of.has(id);
     this.missing = known ? null : id;
     this.view.set({ selected: known ? id : null });
   }
@@ -42,27 +45,27 @@ class SequencePanel {
       for (const part of [this.table, this.texts]) part.replaceChildren();
       return;
     }
-    const { recording, fold } = this.view;
+    const { trace, fold } = this.view;
     const table = fold.at(frame).tables.get(selected) ?? [];
-    const written = recording.size === 1 ? recording.bars.written(selected, frame) : null;
-    setText(this.facts, sequenceFacts(recording, selected, frame, table.length, written));
+    const written = trace.size === 1 ? trace.bars.written(selected, frame) : null;
+    setText(this.facts, sequenceFacts(trace, selected, frame, table.length, written));
     this.table.replaceChildren(...tableEntries(this.view, table, written));
-    drawTexts(this.texts, recording, selected, frame);
+    drawTexts(this.texts, trace, selected, frame);
   }
 }
 
 /** One paragraph: what it is doing, and how full its blocks are. */
-function sequenceFacts(recording, id, frame, blocks, written) {
-  const { prompt_tokens: prompt } = recording.sequence(id);
-  const doing = describeBars(recording, id, frame).join("; ");
-  const size = recording.meta.block_size;
+function sequenceFacts(trace, id, frame, blocks, written) {
+  const { prompt_tokens: prompt } = trace.sequence(id);
+  const doing = describeBars(trace, id, frame).join("; ");
+  const size = trace.meta.block_size;
   const held = blocks ? `It holds ${counted(blocks, "block")} of ${size} slots${written === null ? "" : `, ${counted(written, "token")} written`}.` : "It holds no blocks.";
-  return `In ${recording.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
+  return `In ${trace.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
 }
 
 /** A box for each logical block, with a gauge along its foot: the share of its slots that are written. */
-function tableEntries({ recording, fold, state }, table, written) {
-  const size = recording.meta.block_size;
+function tableEntries({ trace, fold, state }, table, written) {
+  const size = trace.meta.block_size;
   const refCounts = fold.at(state.frame).refCounts();
   const boxes = table.map((block, logical) => {
     const filled = clamp((written ?? table.length * size) - logical * size, 0, size);
@@ -81,9 +84,9 @@ function tableEntries({ recording, fold, state }, table, written) {
 // ---- text ---------------------------------------------------------------------------------------------------
 
 /** Prompt and output of a sequence, as text where the trace has it and as token ids. */
-function drawTexts(host, recording, id, frame) {
-  const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = recording.sequence(id);
-  const sampled = sampledBy(recording, id, frame);
+function drawTexts(host, trace, id, frame) {
+  const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = trace.sequence(id);
+  const sampled = sampledBy(trace, id, frame);
   const key = [id, sampled, samples, output].join();
   if (host.dataset.key === key && host.childElementCount) return;
   host.dataset.key = key;
@@ -95,19 +98,19 @@ function drawTexts(host, recording, id, frame) {
 }
 
 /** How many of a sequence's recorded samples were drawn up to `frame`. */
-function sampledBy(recording, id, frame) {
-  const { sampleFirst } = recording.sequence(id);
-  const last = recording.bars.lastComputed(id, frame);
-  if (recording.size > 1) return recording.sequence(id).samples;
+function sampledBy(trace, id, frame) {
+  const { sampleFirst } = trace.sequence(id);
+  const last = trace.bars.lastComputed(id, frame);
+  if (trace.size > 1) return trace.sequence(id).samples;
   if (!last) return 0;
   const done = last.chunk === last.chunks ? 1 : 0; // a middle chunk's sample is dropped
   const computed = last.computed + (last.kind === "decode" ? Math.min(frame + 1, last.end) - last.start : last.tokens);
-  return Math.max(0, computed + done - sampleFirst, highestBefore(recording, id, frame) - sampleFirst);
+  return Math.max(0, computed + done - sampleFirst, highestBefore(trace, id, frame) - sampleFirst);
 }
 
 /** The position behind the last sample before the current computation: a recompute does not take samples back. */
-function highestBefore(recording, id, frame) {
-  const { bars } = recording;
+function highestBefore(trace, id, frame) {
+  const { bars } = trace;
   const [first] = bars.of.get(id);
   let highest = 0;
   for (let i = first; i < bars.firstAfter(id, frame); i++) {

@@ -1,10 +1,13 @@
 // ---- strip.js: tokens and blocks of the whole run; also the minimap of the zoom window -------------
 
+import { clamp, counted, grouped, LayeredCanvas, make, pointIn, write } from "./dom.js";
+import { drawCursor, drawMarker, EDGE, GUTTER, isZoomed, panned, Scale, SMALLEST_WINDOW, zoomed } from "./view.js";
+
 const STRIP = { budget: 44, gap: 12, blocks: 22, top: 6 }; // px
 const GRIP = 6; // px on both sides of the window's edge that take hold of it
 
 /** Token budget above, KV blocks in use below, from the first frame to the last. */
-class Strip {
+export class Strip {
   constructor(view, tooltip) {
     this.view = view;
     this.layers = new LayeredCanvas({ class: "ni-strip" });
@@ -17,22 +20,22 @@ class Strip {
   }
 
   draw(state) {
-    const { recording, colors } = this.view;
+    const { trace, colors } = this.view;
     const width = this.element.clientWidth;
     this.scale = new Scale(width, 0, this.view.extent);
-    const context = this.layers.draw(width, this.height, [state.theme, recording.frames], (still) => this._drawStill(still, width));
+    const context = this.layers.draw(width, this.height, [state.theme, trace.frames], (still) => this._drawStill(still, width));
     if (isZoomed(this.view)) this._drawWindow(context, state);
     drawMarker(context, this.scale, this.view.marker, 0, this.height, colors.ink);
     drawCursor(context, this.scale, state.frame, STRIP.top - 4, this.height, colors.ink);
-    const { meta } = recording;
+    const { meta } = trace;
     this.canvas.setAttribute(
       "aria-label",
-      `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(recording.steps, "step")}`,
+      `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(trace.steps, "step")}`,
     );
   }
 
   _drawStill(context, width) {
-    const { colors, recording } = this.view;
+    const { colors, trace } = this.view;
     const floor = STRIP.top + STRIP.budget;
     const bottom = floor + STRIP.gap + STRIP.blocks;
     this._drawColumns(context, floor, bottom);
@@ -46,16 +49,16 @@ class Strip {
     context.stroke();
     context.setLineDash([]);
     const label = { color: colors.muted, size: 10, align: "right" };
-    write(context, grouped(recording.meta.budget), GUTTER - 6, STRIP.top + 3, label);
+    write(context, grouped(trace.meta.budget), GUTTER - 6, STRIP.top + 3, label);
     write(context, "tokens", GUTTER - 6, floor - 6, label);
     write(context, "KV blocks", GUTTER - 6, bottom - STRIP.blocks / 2, label);
   }
 
   /** Per pixel column the fullest step; a mean would hide it. */
   _drawColumns(context, floor, bottom) {
-    const { colors, recording } = this.view;
-    const { budget, num_blocks: blocks } = recording.meta;
-    const { prefill, decode, wasted, used } = recording.column;
+    const { colors, trace } = this.view;
+    const { budget, num_blocks: blocks } = trace.meta;
+    const { prefill, decode, wasted, used } = trace.column;
     const tall = this._tallest();
     const paths = { decode: new Path2D(), prefill: new Path2D(), wasted: new Path2D(), used: new Path2D() };
     for (const [from, to, x, width] of this._slices()) {
@@ -80,7 +83,7 @@ class Strip {
 
   /** A decode-only step may exceed the budget: the strip then ends at the highest. */
   _tallest() {
-    const { prefill, decode } = this.view.recording.column;
+    const { prefill, decode } = this.view.trace.column;
     let tallest = 0;
     for (let i = 0; i < prefill.length; i++) tallest = Math.max(tallest, prefill[i] + decode[i]);
     return tallest;
@@ -88,7 +91,7 @@ class Strip {
 
   /** [first frame, end frame, x, width] of every column: a frame each, or a pixel each where frames are narrower. */
   *_slices() {
-    const { frames } = this.view.recording;
+    const { frames } = this.view.trace;
     const { scale } = this;
     if (scale.step >= 1) {
       const gap = scale.step > 3 ? Math.min(1, scale.step * 0.15) : 0;
@@ -103,7 +106,7 @@ class Strip {
   }
 
   _fullest(from, to) {
-    const { prefill, decode } = this.view.recording.column;
+    const { prefill, decode } = this.view.trace.column;
     let best = from;
     for (let i = from + 1; i < to; i++) if (prefill[i] + decode[i] > prefill[best] + decode[best]) best = i;
     return best;
@@ -153,32 +156,32 @@ class Strip {
 
   _resizeWindow(edge, frame) {
     const { from, to } = this.view.state;
-    const least = Math.min(SMALLEST_WINDOW, this.view.recording.frames);
+    const least = Math.min(SMALLEST_WINDOW, this.view.trace.frames);
     if (edge === "from") this.view.set({ from: clamp(frame, 0, to - least) });
     else this.view.set({ to: clamp(frame, from + least, this.view.extent) });
   }
 
   describe(x) {
-    const { recording } = this.view;
-    const frame = this.scale.hit(x, recording.frames);
+    const { trace } = this.view;
+    const frame = this.scale.hit(x, trace.frames);
     if (frame === null) return null;
     const slice = this.scale.step >= 1 ? 1 : Math.ceil(1 / this.scale.step);
-    const end = Math.min(recording.frames, frame + slice);
+    const end = Math.min(trace.frames, frame + slice);
     const fullest = this._fullest(frame, end);
-    const { prefill, decode, wasted, used, offset } = recording.column;
-    const name = recording.nameOfRange(frame, end - 1);
-    const many = recording.lastStep(end - 1) > recording.firstStep(frame);
-    const at = many ? `, max at step ${grouped(recording.firstStep(fullest) + offset[fullest])}` : "";
+    const { prefill, decode, wasted, used, offset } = trace.column;
+    const name = trace.nameOfRange(frame, end - 1);
+    const many = trace.lastStep(end - 1) > trace.firstStep(frame);
+    const at = many ? `, max at step ${grouped(trace.firstStep(fullest) + offset[fullest])}` : "";
     return [
-      `${name}${at}: ${prefill[fullest] + decode[fullest]} of ${grouped(recording.meta.budget)} tokens`,
+      `${name}${at}: ${prefill[fullest] + decode[fullest]} of ${grouped(trace.meta.budget)} tokens`,
       `${prefill[fullest]} prefill, ${decode[fullest]} decode${wasted[fullest] ? `, ${wasted[fullest]} of it wasted` : ""}`,
-      `${used[end - 1]} of ${grouped(recording.meta.num_blocks)} KV blocks in use`,
+      `${used[end - 1]} of ${grouped(trace.meta.num_blocks)} KV blocks in use`,
     ];
   }
 }
 
 /** Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page. */
-function zoomByWheel(view, event, center) {
+export function zoomByWheel(view, event, center) {
   const turned = event.deltaY * (event.deltaMode ? 16 : 1);
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
     if (!isZoomed(view)) return;

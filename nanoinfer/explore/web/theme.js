@@ -1,8 +1,9 @@
 // ---- theme.js: light or dark, and the colours of both -----------------------------------------
-// PALETTES, OWNERS and CSS are written in front of this file by Python, from nanoinfer.viz.theme.
+
+import { OWNERS, PALETTES } from "./constants.js";
 
 /** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. */
-function surroundingTheme() {
+export function surroundingTheme() {
   for (const body of surroundingBodies()) {
     if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
     if (body.dataset.vscodeThemeKind) return body.dataset.vscodeThemeKind.includes("light") ? "light" : "dark";
@@ -25,7 +26,7 @@ function surroundingBodies() {
  * Calls `onChange` whenever the surroundings switch their theme.
  * @returns {() => void} stops watching
  */
-function watchTheme(onChange) {
+export function watchTheme(onChange) {
   const observer = new MutationObserver(onChange);
   const attributeFilter = ["data-jp-theme-light", "data-vscode-theme-kind"];
   for (const body of surroundingBodies()) observer.observe(body, { attributes: true, attributeFilter });
@@ -38,25 +39,15 @@ function watchTheme(onChange) {
 }
 
 /** Colours `root` and everything in it. */
-function applyTheme(root, name) {
+export function applyTheme(root, name) {
   root.dataset.theme = name;
   root.style.colorScheme = name;
   for (const [key, value] of Object.entries(PALETTES[name])) root.style.setProperty(`--${key}`, value);
   root.style.setProperty("--owners", OWNERS.map((color, i) => `${color} ${(100 * i) / OWNERS.length}% ${(100 * (i + 1)) / OWNERS.length}%`).join(", "));
 }
 
-/** Relative luminance of a #rrggbb colour. */
-function luminance(color) {
-  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
-  const linear = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}
-
-/** Black or white, whichever reads better on `fill`. */
-const inkOn = (fill) => (luminance(fill) > 0.179 ? "#0b0d10" : "#ffffff");
-
 /** The hatching of a preempted bar. */
-function hatching(context, color) {
+export function hatching(context, color) {
   const ratio = window.devicePixelRatio || 1;
   const tile = document.createElement("canvas");
   tile.width = tile.height = Math.max(2, Math.round(5 * ratio));

@@ -1,9 +1,15 @@
 // ---- timeline.js: one row per sequence over steps ----------------------------------------------------
 
+import { counted, LayeredCanvas, make, makeControl, setText, sized } from "./dom.js";
+import { listenToTimeline } from "./gestures.js";
+import { drawAxis, drawNames, drawRows } from "./rowpaint.js";
+import { Rows } from "./rows.js";
+import { drawCursor, drawMarker, GUTTER, Scale } from "./view.js";
+
 const AXIS = 20; // px
 
 /** The scrolling rows with the step axis under them. */
-class Timeline {
+export class Timeline {
   constructor(view, tooltip) {
     this.view = view;
     this.rows = new Rows(view);
@@ -21,7 +27,7 @@ class Timeline {
   }
 
   draw(state) {
-    const { recording, colors } = this.view;
+    const { trace, colors } = this.view;
     this.rows.update(state);
     const { ids, height, room } = this.rows;
     this.scroller.style.height = `${room}px`;
@@ -39,7 +45,7 @@ class Timeline {
     drawCursor(context, this.scale, state.frame, 0, bottom, colors.ink);
     drawAxis(sized(this.axis, this.element.clientWidth, AXIS), this.scale, this.view);
     setText(this.heading, `Timeline: ${counted(ids.length, "sequence")}${ids.length * height > room ? ", scroll for more" : ""}`);
-    this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${recording.nameOfRange(0, recording.frames - 1)}`);
+    this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${trace.nameOfRange(0, trace.frames - 1)}`);
   }
 
   /** Scrolls to a new selection, and to somebody alive at a new cursor where nobody in view is. */
@@ -81,34 +87,34 @@ class Timeline {
   }
 
   describe(x, y) {
-    const { recording } = this.view;
+    const { trace } = this.view;
     const id = this.rowAt(y);
     if (id === null) return null;
-    const frame = this.scale.hit(x, recording.frames);
+    const frame = this.scale.hit(x, trace.frames);
     if (frame === null) return [`sequence ${id}`];
-    return [`sequence ${id}, ${recording.nameOf(frame)}`, ...describeBars(recording, id, frame)];
+    return [`sequence ${id}, ${trace.nameOf(frame)}`, ...describeBars(trace, id, frame)];
   }
 }
 
 const TIMELINE_HELP = "Timeline. Up and down select a sequence; plus and minus zoom, 0 shows the whole run.";
 
 /** What a sequence did in a frame, a line each. */
-function describeBars(recording, id, frame) {
-  const bars = recording.bars.covering(id, frame);
-  if (!bars.length) return isBetween(recording, id, frame) ? ["running, not in this batch"] : ["not in the engine"];
-  return bars.map((bar) => describeBar(bar, recording));
+export function describeBars(trace, id, frame) {
+  const bars = trace.bars.covering(id, frame);
+  if (!bars.length) return isBetween(trace, id, frame) ? ["running, not in this batch"] : ["not in the engine"];
+  return bars.map((bar) => describeBar(bar, trace));
 }
 
-function isBetween(recording, id, frame) {
-  const { first, last } = recording.bars.summary(id);
+function isBetween(trace, id, frame) {
+  const { first, last } = trace.bars.summary(id);
   return first <= frame && frame < last;
 }
 
 /** @param {Bar} bar */
-function describeBar(bar, recording) {
-  const during = bar.end - bar.start > 1 ? ` (${recording.nameOfRange(bar.start, bar.end - 1)})` : "";
+function describeBar(bar, trace) {
+  const during = bar.end - bar.start > 1 ? ` (${trace.nameOfRange(bar.start, bar.end - 1)})` : "";
   const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
-  const range = recording.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
+  const range = trace.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
   const chunk = bar.chunks > 1 ? `, chunk ${bar.chunk} of ${bar.chunks}` : "";
   switch (bar.kind) {
     case "prefill": return `prefill of ${counted(bar.tokens, "token")}${range}${chunk}${times}`;
@@ -120,4 +126,4 @@ function describeBar(bar, recording) {
   }
 }
 
-const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);
+export const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);

@@ -1,7 +1,9 @@
 // ---- tooltip.js: what lies under the pointer ------------------------------------------------------
 
+import { clamp, make, pointIn } from "./dom.js";
+
 /** One floating note inside `root`. */
-class Tooltip {
+export class Tooltip {
   constructor(root) {
     this.root = root;
     this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });

@@ -1,10 +1,12 @@
 // ---- tour.js: bookmarks with captions -------------------------------------------------------------------------------------
 
+import { grouped, make, makeControl, setDisabled, setText } from "./dom.js";
+
 /** A caption with Back and Next; each place sets the step and the selection. */
-class Tour {
+export class Tour {
   constructor(view) {
     this.view = view;
-    this.stops = view.recording.meta.tour;
+    this.stops = view.trace.meta.tour;
     this.caption = make("p", { class: "ni-caption", "aria-live": "polite", dir: "auto" });
     this.place = make("span", { class: "ni-muted" });
     this.back = makeControl("button", { type: "button", class: "ni-button", text: "Back", onclick: () => this.visit(view.state.bookmark - 1) });
@@ -16,7 +18,7 @@ class Tour {
   visit(number) {
     const stop = this.stops[number];
     if (!stop) return;
-    this.view.set({ bookmark: number, frame: this.view.recording.frameOf(stop.step), selected: stop.select });
+    this.view.set({ bookmark: number, frame: this.view.trace.frameOf(stop.step), selected: stop.select });
   }
 
   draw({ bookmark }) {

@@ -1,15 +1,16 @@
 // ---- transport.js: slider, buttons, play and keys --------------------------------------------------------------------
 
-const HEADLINE = /^(Step \d+ \(|Steps \d)/; // the sentence that says what ran
+import { counted, grouped, icon, iconButton, make, makeControl, setDisabled, setText } from "./dom.js";
+
 const SPEEDS = [1, 2, 4, 8, 16, 30, 60]; // frames a second
 const JUMPS = [["hit", "prefix hit", "No prefix hit here"], ["refusal", "refused admission", "No refused admission here"], ["preemption", "preemption", "No preemption here"]];
 
 /** The row of controls at the top. */
-class Transport {
+export class Transport {
   constructor(view) {
     this.view = view;
     this.player = new Player(view);
-    this.slider = makeControl("input", { type: "range", min: 0, max: Math.max(0, view.recording.frames - 1), step: 1, class: "ni-slider", "aria-label": "Engine step" });
+    this.slider = makeControl("input", { type: "range", min: 0, max: Math.max(0, view.trace.frames - 1), step: 1, class: "ni-slider", "aria-label": "Engine step" });
     this.slider.addEventListener("input", () => view.go(Number(this.slider.value)));
     this.output = make("output", { class: "ni-output", "aria-live": "off" });
     this.playButton = iconButton("play", "Play (Space)", () => this.player.toggle());
@@ -46,31 +47,31 @@ class Transport {
   }
 
   draw(state) {
-    const { recording } = this.view;
-    this.slider.max = Math.max(0, recording.frames - 1);
+    const { trace } = this.view;
+    this.slider.max = Math.max(0, trace.frames - 1);
     if (this.slider.valueAsNumber !== state.frame) this.slider.value = state.frame;
     this.slider.setAttribute("aria-valuetext", this.inWords(state));
     setText(this.output, this.place(state));
     this._drawPlay(state.playing);
     for (const button of [this.first, this.back]) setDisabled(button, state.frame === 0);
-    for (const button of [this.forward, this.last]) setDisabled(button, state.frame === recording.frames - 1);
+    for (const button of [this.forward, this.last]) setDisabled(button, state.frame === trace.frames - 1);
     for (const { mark, name, none, button } of this.jumps) {
-      const marks = recording.marks[mark];
+      const marks = trace.marks[mark];
       setText(button, marks.length ? `${name} (${grouped(marks.length)})` : name);
       setDisabled(button, nextMark(marks, state.frame, 1) === undefined);
-      button.title = marks.length ? `${counted(marks.length, recording.size === 1 ? "step" : "frame")} with it` : none;
+      button.title = marks.length ? `${counted(marks.length, trace.size === 1 ? "step" : "frame")} with it` : none;
     }
   }
 
   /** The sentence that says what the step did. */
   inWords({ frame }) {
-    return headlineOf(this.view.recording, frame);
+    return this.view.trace.headline(frame);
   }
 
   /** Where the slider stands. */
   place({ frame }) {
-    const { recording } = this.view;
-    return `${recording.nameOf(frame)} / ${grouped(recording.steps - 1)}`;
+    const { trace } = this.view;
+    return `${trace.nameOf(frame)} / ${grouped(trace.steps - 1)}`;
   }
 
   _drawPlay(playing) {
@@ -83,23 +84,13 @@ class Transport {
   }
 }
 
-/** Of all sentences about a frame the one that says what ran. */
-function headlineOf(recording, frame) {
-  return recording.sentences[frame].split("\n").find((line) => HEADLINE.test(line)) ?? recording.nameOf(frame);
-}
-
-/** `disabled` would take the focus away from the button just pressed. */
-function setDisabled(button, disabled) {
-  button.setAttribute("aria-disabled", disabled);
-}
-
 /** The nearest of the sorted `marks` behind (1) or before (-1) `frame`. */
 function nextMark(marks, frame, direction) {
   return direction > 0 ? marks.find((mark) => mark > frame) : marks.findLast((mark) => mark < frame);
 }
 
 function jump(view, mark, direction) {
-  const frame = nextMark(view.recording.marks[mark], view.state.frame, direction);
+  const frame = nextMark(view.trace.marks[mark], view.state.frame, direction);
   if (frame !== undefined) view.go(frame);
 }
 
@@ -117,7 +108,7 @@ class Player {
 
   start() {
     const { view } = this;
-    const atEnd = view.state.frame >= view.recording.frames - 1;
+    const atEnd = view.state.frame >= view.trace.frames - 1;
     view.set({ playing: true, ...(atEnd ? { frame: 0 } : {}) });
     let last = performance.now();
     let due = 0;
@@ -126,7 +117,7 @@ class Player {
       last = now;
       if (due >= 1) view.go(view.state.frame + Math.floor(due));
       due %= 1;
-      if (view.state.frame >= view.recording.frames - 1) this.stop();
+      if (view.state.frame >= view.trace.frames - 1) this.stop();
       else this.request = requestAnimationFrame(tick);
     };
     this.request = requestAnimationFrame(tick);
@@ -139,7 +130,7 @@ class Player {
 }
 
 /** Keys that work wherever the focus is inside the explorer; a click on anything in it brings the focus there. */
-function listenToKeys(root, view, player) {
+export function listenToKeys(root, view, player) {
   root.tabIndex = -1;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   root.addEventListener("click", () => root.contains(document.activeElement) || root.focus({ preventScroll: true }));
@@ -159,7 +150,7 @@ function listenToKeys(root, view, player) {
 }
 
 /** Whether the focused control has its own use for the key. */
-function takesKey(event) {
+export function takesKey(event) {
   const { tagName, type } = event.target;
   if (tagName === "SELECT" || (tagName === "INPUT" && type === "number")) return event.key !== "Escape";
   return event.key === " " && (tagName === "BUTTON" || tagName === "SUMMARY" || type === "checkbox");

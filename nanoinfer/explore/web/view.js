@@ -1,5 +1,9 @@
 // ---- view.js: what is looked at, and who repaints when it changes --------------------------------
 
+import { PALETTES } from "./constants.js";
+import { clamp } from "./dom.js";
+import { Fold } from "./fold.js";
+
 const SAVE_AFTER = 120; // ms without a change before the step is reported to the model
 
 /**
@@ -20,7 +24,7 @@ const SAVE_AFTER = 120; // ms without a change before the step is reported to th
  */
 
 /** Parts that draw into `root` register `draw` functions, called once an animation frame at most. */
-class Drawing {
+export class Drawing {
   constructor(root) {
     this.root = root;
     this.drawers = [];
@@ -55,15 +59,15 @@ class Drawing {
 }
 
 /** The state of one explorer. */
-class View extends Drawing {
+export class View extends Drawing {
   /**
-   * @param {Recording} recording
-   * @param {number} [atLeast] frames that the pictures have room for, where the recording has fewer
+   * @param {Trace} trace
+   * @param {number} [atLeast] frames that the pictures have room for, where the trace has fewer
    */
-  constructor(recording, model, root, atLeast = 1) {
+  constructor(trace, model, root, atLeast = 1) {
     super(root);
-    this.recording = recording;
-    this.fold = new Fold(recording);
+    this.trace = trace;
+    this.fold = new Fold(trace);
     this.model = model;
     this.atLeast = atLeast;
     this.marker = null; // a frame to mark in the pictures over frames
@@ -82,13 +86,13 @@ class View extends Drawing {
 
   /** Frames from end to end of the pictures. */
   get extent() {
-    return Math.max(this.atLeast, this.recording.frames);
+    return Math.max(this.atLeast, this.trace.frames);
   }
 
   /** @param {Partial<ViewState>} change */
   set(change) {
     const next = { ...this.state, ...change };
-    next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.recording.frames - 1));
+    next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.trace.frames - 1));
     if ("frame" in change && !("from" in change)) keepInWindow(next);
     const moved = next.frame !== this.state.frame || next.selected !== this.state.selected;
     this.state = next;
@@ -110,7 +114,7 @@ class View extends Drawing {
   _save() {
     clearTimeout(this.saveTimer);
     this.saveTimer = setTimeout(() => {
-      this.model.set("step", this.recording.firstStep(this.state.frame));
+      this.model.set("step", this.trace.firstStep(this.state.frame));
       this.model.set("selected", this.state.selected ?? -1);
       this.model.save_changes();
     }, SAVE_AFTER);
@@ -124,7 +128,7 @@ class View extends Drawing {
 
 // ---- the zoom window ------------------------------------------------------------------------------
 
-const SMALLEST_WINDOW = 8; // frames
+export const SMALLEST_WINDOW = 8; // frames
 
 /** Moves the window by as little as brings the cursor into it. */
 function keepInWindow(state) {
@@ -135,7 +139,7 @@ function keepInWindow(state) {
 }
 
 /** The window scaled by `factor` around `center` (a frame that stays where it is). */
-function zoomed(view, factor, center) {
+export function zoomed(view, factor, center) {
   const { from, to } = view.state;
   const all = view.extent;
   const width = clamp((to - from) * factor, Math.min(SMALLEST_WINDOW, all), all);
@@ -144,21 +148,21 @@ function zoomed(view, factor, center) {
 }
 
 /** The window moved by `frames`. */
-function panned(view, frames) {
+export function panned(view, frames) {
   const { from, to } = view.state;
   const shift = clamp(frames, -from, view.extent - to);
   return { from: from + shift, to: to + shift };
 }
 
-const isZoomed = (view) => view.state.to - view.state.from < view.extent - 1e-9;
+export const isZoomed = (view) => view.state.to - view.state.from < view.extent - 1e-9;
 
 // ---- pictures over frames ---------------------------------------------------------------------------
 
-const GUTTER = 62; // px left of every picture over frames, for labels
-const EDGE = 14; // px right of it, for half of the last label
+export const GUTTER = 62; // px left of every picture over frames, for labels
+export const EDGE = 14; // px right of it, for half of the last label
 
 /** Frames to pixels: `from` to `to` across a picture of `width` px. */
-class Scale {
+export class Scale {
   constructor(width, from, to) {
     this.left = GUTTER;
     this.right = width - EDGE;
@@ -183,7 +187,7 @@ class Scale {
 }
 
 /** Draws the cursor: a faint band over the frame and a line at its left edge, or in the middle of a wide one. */
-function drawCursor(context, scale, frame, top, bottom, color) {
+export function drawCursor(context, scale, frame, top, bottom, color) {
   const [x, width] = [scale.x(frame), Math.max(scale.step, 1.5)];
   if (x + width < scale.left - 1 || x > scale.right + 1) return;
   context.fillStyle = color;
@@ -200,7 +204,7 @@ function drawCursor(context, scale, frame, top, bottom, color) {
 }
 
 /** Marks where a frame begins, by a dashed line with a flag at its top. */
-function drawMarker(context, scale, frame, top, bottom, color) {
+export function drawMarker(context, scale, frame, top, bottom, color) {
   if (frame === null) return;
   const x = Math.round(scale.x(frame)) + 0.5;
   if (x < scale.left - 1 || x > scale.right + 1) return;

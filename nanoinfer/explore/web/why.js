@@ -1,7 +1,9 @@
 // ---- why.js: the step in words ----------------------------------------------------------------------------------
 
+import { make } from "./dom.js";
+
 /** The explanation of the step, read out unless something else does; it stays as tall as it once was, so that nothing jumps. */
-class Why {
+export class Why {
   constructor(view, readOut = true) {
     this.view = view;
     this.readOut = readOut;
@@ -13,14 +15,15 @@ class Why {
   }
 
   draw({ frame, playing, theme }) {
-    const { recording } = this.view;
+    const { trace } = this.view;
     if (this.readOut) this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
-    const key = [frame, recording.frames, this.element.clientWidth, theme].join();
+    const key = [frame, trace.frames, this.element.clientWidth, theme].join();
     if (key === this.key) return;
     this.key = key;
-    const lines = recording.sentences[frame].split("\n");
-    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: HEADLINE.test(text) ? "ni-headline" : null })));
-    const stops = [["admission ended", recording.stop[frame]], ["decode loop ended", recording.decode_stop[frame]]];
+    const lines = trace.sentences[frame].split("\n");
+    const headline = trace.headline(frame);
+    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: text === headline ? "ni-headline" : null })));
+    const stops = [["admission ended", trace.stop[frame]], ["decode loop ended", trace.decode_stop[frame]]];
     this.stops.replaceChildren(...stops.map(([name, stop]) => make("span", {}, `${name} `, make("code", { text: stop }))));
     this._keepHeight();
   }
