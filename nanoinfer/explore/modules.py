@@ -1,8 +1,8 @@
 """ES modules put together as one, along their imports.
 
 A page that is opened from disk may not load other files, and anywidget takes a single module. So the modules are
-written one after the other, each behind those it imports, and then share one scope: the `import` lines go, and so
-does the word `export`. No bundler is needed because the modules keep to three rules, which are checked here:
+written one after the other, each behind those it imports, and then share one scope: the `import` lines go, the word
+`export`, and the comments that only declare types. No bundler is needed because the modules keep to three rules, which are checked here:
 
 - they import by name only: `import { a, b } from "./x.js";`, and do not import each other in a circle;
 - they export where they declare: `export const a = ...`, at the start of a line;

@@ -5,9 +5,11 @@ import { BLOCK_KINDS, BLOCK_LEGEND, MOST_OWNED } from "./constants.js";
 import { checkbox, grouped, make, pointIn, setText, sized } from "./dom.js";
 import { blockGrid, poolAt } from "./pool.js";
 import { tokenRange } from "./timeline.js";
+/** @import { Grid, Pool, Tooltip, View, ViewState } from "./types.js" */
 
 /** The block map with its heading and the toggle "by owner". */
 export class BlockMap {
+  /** @param {View} view @param {Tooltip} tooltip */
   constructor(view, tooltip) {
     this.view = view;
     this.canvas = make("canvas", { role: "img", class: "ni-blocks" });
@@ -17,11 +19,17 @@ export class BlockMap {
     this.legend = make("div", { class: "ni-legend" });
     this.holder = make("div", { class: "ni-canvas" }, this.canvas);
     this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, this.heading, this.byOwner), this.legend, this.holder);
+    /** @type {Pool} */
+    this.pool = poolAt(view.trace, view.fold, view.state);
+    this.grid = blockGrid(this.pool.kinds.length, 0);
+    this.left = 0; // px of the numbers beside the rows
+    this.legendKey = "";
     this.canvas.addEventListener("click", (event) => this.click(...pointIn(this.canvas, event)));
     tooltip.follow(this.canvas, (x, y) => this.describe(x, y));
     view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {ViewState} state */
   draw(state) {
     const { trace, fold } = this.view;
     this.pool = poolAt(trace, fold, state);
@@ -34,6 +42,7 @@ export class BlockMap {
     this._tell(state);
   }
 
+  /** @param {ViewState} state */
   _tell(state) {
     const { counts, kinds } = this.pool;
     const used = counts.private + counts.shared;
@@ -47,7 +56,7 @@ export class BlockMap {
     }
   }
 
-  /** The first block of the cell at a point, or null. */
+  /** The first block of the cell at a point, or null. @param {number} x @param {number} y */
   blockAt(x, y) {
     const { cell, columns, cells, perCell } = this.grid;
     const column = Math.floor((x - this.left) / cell);
@@ -55,15 +64,16 @@ export class BlockMap {
     return column < 0 || column >= columns || at < 0 || at >= cells ? null : at * perCell;
   }
 
-  /** Selects the block's holder; with several, the next one each time. */
+  /** Selects the block's holder; with several, the next one each time. @param {number} x @param {number} y */
   click(x, y) {
     const block = this.blockAt(x, y);
     if (block === null) return;
     const holders = this.view.fold.at(this.view.state.frame).holders(block);
-    const next = holders[(holders.indexOf(this.view.state.selected) + 1) % holders.length];
+    const next = holders[(holders.indexOf(this.view.state.selected ?? -1) + 1) % holders.length];
     this.view.set({ selected: next ?? null });
   }
 
+  /** @param {number} x @param {number} y */
   describe(x, y) {
     const block = this.blockAt(x, y);
     if (block === null) return null;
@@ -71,12 +81,13 @@ export class BlockMap {
     const { kinds, changed } = this.pool;
     const state = this.view.fold.at(this.view.state.frame);
     const lines = [`block ${block}: ${{ empty: "empty", cached: "free, but its content is still cached", private: "private", shared: "shared" }[BLOCK_KINDS[kinds[block]]]}`];
-    for (const id of state.holders(block).slice(0, 6)) lines.push(describeHold(this.view, id, state.tables.get(id).indexOf(block)));
+    for (const id of state.holders(block).slice(0, 6)) lines.push(describeHold(this.view, id, (state.tables.get(id) ?? []).indexOf(block)));
     if (kinds[block] > 1 && state.findable[block]) lines.push("the prefix cache can find it");
     if (changed.has(block)) lines.push(`changed in ${this.view.trace.nameOf(this.view.state.frame)}`);
     return lines;
   }
 
+  /** @param {number} first */
   _describeTile(first) {
     const { kinds } = this.pool;
     const end = Math.min(first + this.grid.perCell, kinds.length);
@@ -86,14 +97,15 @@ export class BlockMap {
   }
 }
 
-/** "sequence 3: its block 2, tokens 32-47". */
+/** "sequence 3: its block 2, tokens 32-47". @param {View} view @param {number} id @param {number} logical */
 function describeHold({ trace }, id, logical) {
   const size = trace.meta.block_size;
   return `sequence ${id}: its block ${logical}, ${tokenRange(logical * size, size)}`;
 }
 
-/** The pictures' legend, and what only this map has. */
+/** The pictures' legend, and what only this map has. @param {ViewState} state @param {Grid} grid */
 function blockLegend({ selected, byOwner }, grid) {
+  /** @type {[mark: string | null, text: string][]} */
   const entries = BLOCK_LEGEND.map(([kind, text]) => (kind === "private" && byOwner ? ["owners", "private, by owner"] : [kind, text]));
   if (selected !== null) entries.splice(-1, 0, ["chosen", `of sequence ${selected}`]);
   if (grid.perCell > 1) entries.push([null, `a tile is ${grid.perCell} blocks, filled from below by state`]);

@@ -1,18 +1,23 @@
 // ---- sequence.js: the selected sequence, its block table and its text ----------------------------------------
 
-import { clamp, counted, grouped, make, makeControl, setText } from "./dom.js";
+import { clamp, counted, grouped, make, makeControl, setText, textButton } from "./dom.js";
 import { describeBars, tokenRange } from "./timeline.js";
+/** @import { Trace, View, ViewState } from "./types.js" */
 
 const MOST_ENTRIES = 48; // of a block table; the last one is always shown
 
 /** Everything about one sequence at the cursor. */
 export class SequencePanel {
+  /** @param {View} view */
   constructor(view) {
     this.view = view;
+    /** @type {number | null} */
     this.missing = null; // a typed id that no sequence has
+    /** @type {number | null} */
+    this.was = null; // selected when it was drawn last
     this.input = makeControl("input", { type: "number", min: 0, step: 1, class: "ni-number-input", "aria-label": "Selected sequence" });
     this.input.addEventListener("change", () => this._choose());
-    this.clear = makeControl("button", { type: "button", class: "ni-button", text: "clear", onclick: () => view.set({ selected: null }) });
+    this.clear = textButton("clear", () => view.set({ selected: null }));
     this.facts = make("p", { class: "ni-facts" });
     this.table = make("div", { class: "ni-table-entries", role: "group", "aria-label": "Block table" });
     this.texts = make("div", { class: "ni-texts" });
@@ -28,14 +33,15 @@ export class SequencePanel {
     this.view.set({ selected: known ? id : null });
   }
 
-  /** Shows the selection, but leaves alone what is being typed. */
+  /** Shows the selection, but leaves alone what is being typed. @param {number | null} selected */
   _drawInput(selected) {
     if (selected !== null) this.missing = null;
-    const typing = this.element.getRootNode().activeElement === this.input && selected === null && this.input.value !== `${this.was}`;
-    if (!typing) this.input.value = selected === null ? "" : selected;
+    const typing = this.input.matches(":focus") && selected === null && this.input.value !== `${this.was}`;
+    if (!typing) this.input.value = selected === null ? "" : `${selected}`;
     this.was = selected;
   }
 
+  /** @param {ViewState} state */
   draw({ selected, frame }) {
     this.clear.hidden = selected === null;
     this._drawInput(selected);
@@ -54,7 +60,10 @@ export class SequencePanel {
   }
 }
 
-/** One paragraph: what it is doing, and how full its blocks are. */
+/**
+ * One paragraph: what it is doing, and how full its blocks are.
+ * @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written
+ */
 function sequenceFacts(trace, id, frame, blocks, written) {
   const { prompt_tokens: prompt } = trace.sequence(id);
   const doing = describeBars(trace, id, frame).join("; ");
@@ -63,7 +72,10 @@ function sequenceFacts(trace, id, frame, blocks, written) {
   return `In ${trace.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
 }
 
-/** A box for each logical block, with a gauge along its foot: the share of its slots that are written. */
+/**
+ * A box for each logical block, with a gauge along its foot: the share of its slots that are written.
+ * @param {View} view @param {number[]} table @param {number | null} written
+ */
 function tableEntries({ trace, fold, state }, table, written) {
   const size = trace.meta.block_size;
   const refCounts = fold.at(state.frame).refCounts();
@@ -78,12 +90,15 @@ function tableEntries({ trace, fold, state }, table, written) {
   });
   if (boxes.length <= MOST_ENTRIES) return boxes;
   const more = make("span", { class: "ni-entry ni-more", text: `+${boxes.length - MOST_ENTRIES + 1} more` });
-  return [...boxes.slice(0, MOST_ENTRIES - 2), more, boxes.at(-1)];
+  return [...boxes.slice(0, MOST_ENTRIES - 2), more, boxes[boxes.length - 1]];
 }
 
 // ---- text ---------------------------------------------------------------------------------------------------
 
-/** Prompt and output of a sequence, as text where the trace has it and as token ids. */
+/**
+ * Prompt and output of a sequence, as text where the trace has it and as token ids.
+ * @param {HTMLElement} host @param {Trace} trace @param {number} id @param {number} frame
+ */
 function drawTexts(host, trace, id, frame) {
   const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = trace.sequence(id);
   const sampled = sampledBy(trace, id, frame);
@@ -97,7 +112,7 @@ function drawTexts(host, trace, id, frame) {
   );
 }
 
-/** How many of a sequence's recorded samples were drawn up to `frame`. */
+/** How many of a sequence's recorded samples were drawn up to `frame`. @param {Trace} trace @param {number} id @param {number} frame */
 function sampledBy(trace, id, frame) {
   const { sampleFirst } = trace.sequence(id);
   const last = trace.bars.lastComputed(id, frame);
@@ -108,10 +123,13 @@ function sampledBy(trace, id, frame) {
   return Math.max(0, computed + done - sampleFirst, highestBefore(trace, id, frame) - sampleFirst);
 }
 
-/** The position behind the last sample before the current computation: a recompute does not take samples back. */
+/**
+ * The position behind the last sample before the current computation: a recompute does not take samples back.
+ * @param {Trace} trace @param {number} id @param {number} frame
+ */
 function highestBefore(trace, id, frame) {
   const { bars } = trace;
-  const [first] = bars.of.get(id);
+  const [first] = bars.of.get(id) ?? [0];
   let highest = 0;
   for (let i = first; i < bars.firstAfter(id, frame); i++) {
     if (!bars.isComputed(i) || bars.chunk[i] < bars.chunks[i]) continue;
@@ -120,9 +138,13 @@ function highestBefore(trace, id, frame) {
   return highest;
 }
 
+/** @param {ArrayLike<number>} known @param {number} length */
 const ids = (known, length) => `${Array.from(known).join(" ")}${known.length < length ? " \u2026" : ""}`;
 
-/** A titled text that is cut by the page, not here: the whole of it is in its title. */
+/**
+ * A titled text that is cut by the page, not here: the whole of it is in its title.
+ * @param {string} name @param {string | null} text @param {string} tokenIds
+ */
 function textBox(name, text, tokenIds) {
   const shown = text === null ? null : make("p", { class: "ni-text", text, title: text, dir: "auto" });
   return make("div", {}, make("h4", { text: name }), shown, make("p", { class: "ni-ids", text: tokenIds, title: tokenIds }));

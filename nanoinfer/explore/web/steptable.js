@@ -1,22 +1,25 @@
 // ---- steptable.js: the current step as a table ---------------------------------------------------------------------
 
-import { counted, make, makeControl, setText } from "./dom.js";
+import { counted, make, setText, textButton } from "./dom.js";
 import { tokenRange } from "./timeline.js";
+/** @import { Bar, Trace, View, ViewState } from "./types.js" */
 
 const TABLE_HEADS = ["sequence", "ran", "tokens", "from cache", "sampled", "blocks held"];
 
 /** The rows of the step, for those who would rather read than look. */
 export class StepTable {
+  /** @param {View} view */
   constructor(view) {
     this.view = view;
-    this.button = makeControl("button", { type: "button", class: "ni-button", onclick: () => view.set({ table: !view.state.table }) });
+    this.button = textButton("", () => view.set({ table: !view.state.table }));
     this.holder = make("div", { class: "ni-step-table" });
     view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {ViewState} state */
   draw({ table, frame }) {
     setText(this.button, table ? "Hide table" : "Show as table");
-    this.button.setAttribute("aria-expanded", table);
+    this.button.setAttribute("aria-expanded", `${table}`);
     this.holder.hidden = !table;
     if (!table) return;
     const { trace } = this.view;
@@ -27,9 +30,10 @@ export class StepTable {
   }
 }
 
-/** One list of cells for every sequence that was computed in `frame`. */
+/** One list of cells for every sequence that was computed in `frame`. @param {View} view @param {number} frame */
 function stepRows({ trace, fold }, frame) {
   const state = fold.at(frame);
+  /** @type {(string | number)[][]} */
   const rows = [];
   for (const id of trace.bars.of.keys()) {
     const bars = trace.bars.covering(id, frame);
@@ -43,14 +47,16 @@ function stepRows({ trace, fold }, frame) {
   return rows;
 }
 
+/** @param {Bar} bar */
 const ranAs = (bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${bar.chunks}` : bar.kind);
 
+/** @param {Trace} trace @param {Bar} bar @param {number} frame */
 function tokensOf(trace, bar, frame) {
   if (trace.size > 1) return [counted(bar.tokens, "token")];
   return bar.kind !== "prefill" ? [`${bar.computed + frame - bar.start}`] : [tokenRange(bar.computed, bar.tokens).replace(/^tokens? /, "")];
 }
 
-/** The token that a sequence sampled in `frame`: its id, or why there is none. */
+/** The token that a sequence sampled in `frame`: its id, or why there is none. @param {Trace} trace @param {Bar} bar @param {number} frame */
 function sampledIn(trace, bar, frame) {
   if (trace.size > 1) return "\u2013";
   if (bar.kind === "wasted") return "nothing: it had ended";

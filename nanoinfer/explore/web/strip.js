@@ -2,23 +2,27 @@
 
 import { clamp, counted, grouped, LayeredCanvas, make, pointIn, write } from "./dom.js";
 import { drawCursor, drawMarker, EDGE, GUTTER, isZoomed, panned, Scale, SMALLEST_WINDOW, zoomed } from "./view.js";
+/** @import { Context, Tooltip, View, ViewState } from "./types.js" */
 
 const STRIP = { budget: 44, gap: 12, blocks: 22, top: 6 }; // px
 const GRIP = 6; // px on both sides of the window's edge that take hold of it
 
 /** Token budget above, KV blocks in use below, from the first frame to the last. */
 export class Strip {
+  /** @param {View} view @param {Tooltip} tooltip */
   constructor(view, tooltip) {
     this.view = view;
     this.layers = new LayeredCanvas({ class: "ni-strip" });
     this.canvas = this.layers.canvas;
     this.element = make("div", { class: "ni-canvas" }, this.canvas);
+    this.scale = new Scale(0, 0, 1);
     this.height = STRIP.top + STRIP.budget + STRIP.gap + STRIP.blocks + 2;
     tooltip.follow(this.canvas, (x) => this.describe(x));
     this._listen();
     view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {ViewState} state */
   draw(state) {
     const { trace, colors } = this.view;
     const width = this.element.clientWidth;
@@ -34,6 +38,7 @@ export class Strip {
     );
   }
 
+  /** @param {Context} context @param {number} width */
   _drawStill(context, width) {
     const { colors, trace } = this.view;
     const floor = STRIP.top + STRIP.budget;
@@ -48,13 +53,13 @@ export class Strip {
     context.lineTo(width - EDGE, STRIP.top + 0.5);
     context.stroke();
     context.setLineDash([]);
-    const label = { color: colors.muted, size: 10, align: "right" };
+    const label = { color: colors.muted, size: 10, align: /** @type {const} */ ("right") };
     write(context, grouped(trace.meta.budget), GUTTER - 6, STRIP.top + 3, label);
     write(context, "tokens", GUTTER - 6, floor - 6, label);
     write(context, "KV blocks", GUTTER - 6, bottom - STRIP.blocks / 2, label);
   }
 
-  /** Per pixel column the fullest step; a mean would hide it. */
+  /** Per pixel column the fullest step; a mean would hide it. @param {Context} context @param {number} floor @param {number} bottom */
   _drawColumns(context, floor, bottom) {
     const { colors, trace } = this.view;
     const { budget, num_blocks: blocks } = trace.meta;
@@ -63,16 +68,16 @@ export class Strip {
     const paths = { decode: new Path2D(), prefill: new Path2D(), wasted: new Path2D(), used: new Path2D() };
     for (const [from, to, x, width] of this._slices()) {
       const fullest = this._fullest(from, to);
-      const high = (tokens) => (tokens / Math.max(budget, tall)) * STRIP.budget;
-      paths.decode.rect(x, floor, width, -high(decode[fullest]));
-      paths.prefill.rect(x, floor - high(decode[fullest]), width, -high(prefill[fullest]));
-      if (wasted[fullest]) paths.wasted.rect(x + 0.5, floor - high(decode[fullest]) + 0.5, Math.max(1, width - 1), high(wasted[fullest]) - 1);
+      const [decoded, prefilled, lost] = [decode, prefill, wasted].map((tokens) => (tokens[fullest] / Math.max(budget, tall)) * STRIP.budget);
+      paths.decode.rect(x, floor, width, -decoded);
+      paths.prefill.rect(x, floor - decoded, width, -prefilled);
+      if (lost) paths.wasted.rect(x + 0.5, floor - decoded + 0.5, Math.max(1, width - 1), lost - 1);
       let most = 0;
       for (let i = from; i < to; i++) most = Math.max(most, used[i]);
       paths.used.rect(x, bottom, width, (-most / blocks) * STRIP.blocks);
     }
-    for (const [kind, color] of [["decode", colors.decode], ["prefill", colors.prefill], ["used", colors.private]]) {
-      context.fillStyle = color;
+    for (const kind of /** @type {const} */ (["decode", "prefill", "used"])) {
+      context.fillStyle = kind === "used" ? colors.private : colors[kind];
       context.fill(paths[kind]);
     }
     context.fillStyle = colors.background; // wasted: the top of the decode bar, hollow
@@ -105,6 +110,7 @@ export class Strip {
     }
   }
 
+  /** @param {number} from @param {number} to */
   _fullest(from, to) {
     const { prefill, decode } = this.view.trace.column;
     let best = from;
@@ -112,6 +118,7 @@ export class Strip {
     return best;
   }
 
+  /** @param {Context} context @param {ViewState} state */
   _drawWindow(context, { from, to }) {
     const { colors } = this.view;
     const [left, right] = [this.scale.x(from), this.scale.x(to)];
@@ -128,10 +135,11 @@ export class Strip {
   }
 
   _listen() {
+    /** @type {"cursor" | "from" | "to" | null} */
     let grip = null;
-    const move = (event) => {
+    const move = (/** @type {PointerEvent} */ event) => {
       const frame = this.scale.frame(pointIn(this.canvas, event)[0]);
-      if (grip === "cursor") this.view.go(Math.floor(frame));
+      if (grip === "cursor") this.view.set({ frame: Math.floor(frame) });
       else if (grip) this._resizeWindow(grip, frame);
     };
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -147,6 +155,7 @@ export class Strip {
     this.canvas.addEventListener("wheel", (event) => zoomByWheel(this.view, event, this.scale.frame(pointIn(this.canvas, event)[0])), { passive: false });
   }
 
+  /** @param {number} x */
   _gripAt(x) {
     if (!isZoomed(this.view)) return "cursor";
     const { from, to } = this.view.state;
@@ -154,6 +163,7 @@ export class Strip {
     return Math.abs(x - this.scale.x(to)) <= GRIP ? "to" : "cursor";
   }
 
+  /** @param {"from" | "to"} edge @param {number} frame */
   _resizeWindow(edge, frame) {
     const { from, to } = this.view.state;
     const least = Math.min(SMALLEST_WINDOW, this.view.trace.frames);
@@ -161,6 +171,7 @@ export class Strip {
     else this.view.set({ to: clamp(frame, from + least, this.view.extent) });
   }
 
+  /** @param {number} x */
   describe(x) {
     const { trace } = this.view;
     const frame = this.scale.hit(x, trace.frames);
@@ -180,7 +191,10 @@ export class Strip {
   }
 }
 
-/** Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page. */
+/**
+ * Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page.
+ * @param {View} view @param {WheelEvent} event @param {number} center
+ */
 export function zoomByWheel(view, event, center) {
   const turned = event.deltaY * (event.deltaMode ? 16 : 1);
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {

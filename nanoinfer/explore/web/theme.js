@@ -1,9 +1,11 @@
 // ---- theme.js: light or dark, and the colours of both -----------------------------------------
 
 import { OWNERS, PALETTES } from "./constants.js";
+import { contextOf } from "./dom.js";
+/** @import { Context, Model, Stop, ThemeName } from "./types.js" */
 
-/** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. */
-export function surroundingTheme() {
+/** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. @returns {ThemeName} */
+function surroundingTheme() {
   for (const body of surroundingBodies()) {
     if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
     if (body.dataset.vscodeThemeKind) return body.dataset.vscodeThemeKind.includes("light") ? "light" : "dark";
@@ -22,10 +24,7 @@ function surroundingBodies() {
   return bodies;
 }
 
-/**
- * Calls `onChange` whenever the surroundings switch their theme.
- * @returns {() => void} stops watching
- */
+/** Calls `onChange` whenever the surroundings switch their theme. @param {() => void} onChange @returns {Stop} */
 export function watchTheme(onChange) {
   const observer = new MutationObserver(onChange);
   const attributeFilter = ["data-jp-theme-light", "data-vscode-theme-kind"];
@@ -38,21 +37,42 @@ export function watchTheme(onChange) {
   };
 }
 
-/** Colours `root` and everything in it. */
-export function applyTheme(root, name) {
+/**
+ * Colours `root` in the theme that the model asks for ("auto": that of the surroundings), now and whenever it changes.
+ * @param {HTMLElement} root @param {Model} model @param {(theme: ThemeName) => void} use is told each time
+ * @returns {Stop}
+ */
+export function keepTheme(root, model, use) {
+  const retheme = () => {
+    const asked = model.get("theme");
+    const theme = asked === "light" || asked === "dark" ? asked : surroundingTheme();
+    applyTheme(root, theme);
+    use(theme);
+  };
+  const unwatch = watchTheme(retheme);
+  model.on("change:theme", retheme);
+  retheme();
+  return () => {
+    unwatch();
+    model.off("change:theme", retheme);
+  };
+}
+
+/** Colours `root` and everything in it. @param {HTMLElement} root @param {ThemeName} name */
+function applyTheme(root, name) {
   root.dataset.theme = name;
   root.style.colorScheme = name;
   for (const [key, value] of Object.entries(PALETTES[name])) root.style.setProperty(`--${key}`, value);
   root.style.setProperty("--owners", OWNERS.map((color, i) => `${color} ${(100 * i) / OWNERS.length}% ${(100 * (i + 1)) / OWNERS.length}%`).join(", "));
 }
 
-/** The hatching of a preempted bar. */
+/** The hatching of a preempted bar. @param {Context} context @param {string} color */
 export function hatching(context, color) {
   const ratio = window.devicePixelRatio || 1;
   const tile = document.createElement("canvas");
   tile.width = tile.height = Math.max(2, Math.round(5 * ratio));
   const side = tile.width;
-  const pen = tile.getContext("2d");
+  const pen = contextOf(tile);
   pen.strokeStyle = color;
   pen.lineWidth = 1.3 * ratio;
   for (const shift of [-side, 0, side]) {
@@ -61,7 +81,7 @@ export function hatching(context, color) {
     pen.lineTo(shift + side + 1, -1);
     pen.stroke();
   }
-  const pattern = context.createPattern(tile, "repeat");
+  const pattern = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat"));
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
   return pattern;
 }
