@@ -1,8 +1,9 @@
 """ES modules put together as one, along their imports.
 
 A page that is opened from disk may not load other files, and anywidget takes a single module. So the modules are
-written one after the other, each behind those it imports, and then share one scope: the `import` lines go, the word
-`export`, and the comments that only declare types. No bundler is needed because the modules keep to three rules, which are checked here:
+written one after the other, each behind those it imports, and then share one scope. Their `import` lines go, the word
+`export`, and comments that begin with two stars, which are for readers of the files and for the type checker. No
+bundler is needed because the modules keep to three rules, which are checked here:
 
 - they import by name only: `import { a, b } from "./x.js";`, and do not import each other in a circle;
 - they export where they declare: `export const a = ...`, at the start of a line;
@@ -16,6 +17,7 @@ from collections.abc import Callable
 
 IMPORT = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";\n', re.MULTILINE)
 DECLARATION = re.compile(r"^(export )?((?:async )?(?:function\*?|class|const|let|var) (\w+))", re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -65,8 +67,8 @@ def _in_order(entry: str, read: Callable[[str], str]) -> dict[str, str]:
 
 
 def _bare(name: str, source: str, keep_exports: bool) -> str:
-    """`source` without import lines and, unless they are kept, without the word export."""
-    bare = IMPORT.sub("", source)
+    """`source` without import lines and comments and, unless they are kept, without the word export."""
+    bare = COMMENT.sub("", IMPORT.sub("", source))
     if not keep_exports:
         bare = DECLARATION.sub(r"\2", bare)
     for left in LEFT.findall(bare):

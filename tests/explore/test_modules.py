@@ -10,7 +10,8 @@ from nanoinfer.explore.page import constants, module
 FILES = {
     "a.js": 'import { b, Up } from "./b.js";\nimport {\n  c,\n} from "./c.js";\n\nexport const a = () => b + c;\n',
     "b.js": 'import { c } from "./c.js";\nexport const b = c + 1;\nexport class Up {}\n',
-    "c.js": "// import what you like\nexport let c = 1;\nconst own = 2;\n",
+    "c.js": "// import what you like\n/**\n * Of c.\n */\nexport let c = 1;\n  /** @type {T} */ (c);\n"
+    "const own = 2; /** x */\n",
 }
 
 
@@ -21,7 +22,7 @@ def join(entry="a.js", **changed):
 
 def test_each_module_stands_once_behind_those_it_imports_and_the_entry_keeps_its_exports():
     assert join() == (
-        "// import what you like\nlet c = 1;\nconst own = 2;\n\n"
+        "// import what you like\nlet c = 1;\n  /** @type {T} */ (c);\nconst own = 2; /** x */\n\n"
         "const b = c + 1;\nclass Up {}\n\n"
         "\nexport const a = () => b + c;\n"
     )

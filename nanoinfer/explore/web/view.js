@@ -36,15 +36,14 @@ export class Drawing {
 
   /** Draws now. An explorer that is hidden has no width: it draws once it is shown. */
   draw() {
-    this.stop();
+    cancelAnimationFrame(this.request);
+    this.request = 0;
     if (!this.root.clientWidth) return;
     for (const draw of this.drawers) draw(this.state);
   }
 
-  /** Draws no more until something changes. */
   stop() {
     cancelAnimationFrame(this.request);
-    this.request = 0;
   }
 }
 
