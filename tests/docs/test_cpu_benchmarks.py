@@ -185,8 +185,8 @@ def test_class_run_grades_everybody(load, run, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "EVIDENCE", tmp_path)
     monkeypatch.setattr(module, "EVERY", 4)
     monkeypatch.setattr(module, "HOSTILE", {"exits": "import sys\n\nsys.exit(0)\n"})
-    wrong = module.write_wrong
-    monkeypatch.setattr(module, "write_wrong", lambda *arguments: wrong(*arguments)[:1])
+    wrong = module.write_mutants
+    monkeypatch.setattr(module, "write_mutants", lambda *arguments: wrong(*arguments)[:1])
     assert run(module, "--students", 4) == 0
     evidence = evidence_of(tmp_path, "class_run")
     assert (evidence["students"], evidence["jobs"]) == (4, 2)
