@@ -22,7 +22,7 @@ from kit.lazy_device import DeviceError, Driver, LazyDevice
 from kit.workloads import Workload
 
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, simulate
-from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.overlap.scheduler import Overlapped, is_pending, overlapped
 from nanoinfer.core.plan import StepPlan, StepResult
 from nanoinfer.core.scheduler import scheduler_class

@@ -10,7 +10,7 @@ from kit.comparison import DEVICE, random
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample
 from nanoinfer.runner import sampler
-from nanoinfer.runner.draws import request_key, splitmix64, token_bits
+from nanoinfer.runner.random_numbers import request_key, splitmix64, token_bits
 
 # A token without a chance finishes after an infinite time: 2 to a large power is meant to overflow.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow")

@@ -5,9 +5,9 @@ import pytest
 from nanoinfer import compare, simulate
 from nanoinfer.core.policies import POLICIES
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.shared_prefix import computed, expect_found, moving, one_by_one, popular, run_folded
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a6_shared_prefix import computed, expect_found, moving, one_by_one, popular, run_folded
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 
 HEAT = "Count the hits of every block in _take_hit; _take_new takes the free block with the fewest."
 AGE = "Let old hits count less, for instance by halving all counts whenever a block is taken."

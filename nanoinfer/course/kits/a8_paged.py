@@ -1,4 +1,4 @@
-"""Paged caches to attend to, and the right answer worked out slowly: what the tests of assignment 8 use.
+"""Assignment 8: paged caches to attend to, and the right answer worked out slowly.
 
 Importing this switches Triton's interpreter on where there is no GPU, so it must come before triton. Graded tests run
 in the interpreter everywhere; a notebook uses the GPU.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nanoinfer.course.grading.failures import explained
 from nanoinfer.kernels.interpreter import triton_interpreter
 
 DEVICE = "cuda" if os.environ.get("TRITON_INTERPRET") != "1" and torch.cuda.is_available() else "cpu"
@@ -113,12 +114,13 @@ def expect_attention(attention: Callable[..., Tensor], case: Paged, why: str, to
     if not wrong.any():
         return
     row, head, column = (int(i) for i in wrong.nonzero()[0])
-    raise AssertionError(
+    message = (
         f"row {row}, head {head}, element {column}: expected {expected[row, head, column]:.5f}, "
         f"got {float(got[row, head, column]):.5f} ({int(wrong.sum())} of {wrong.numel()} are wrong)\n"
         f"context {int(case.context_lens[row])}, block size {case.block_size}, block table "
         f"{case.block_tables[row].tolist()}, so the tokens lie in slots {case.slots(row)[:20]}\nwhy: {why}"
     )
+    raise AssertionError(explained(message, why))
 
 
 class _NoArithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
