@@ -30,7 +30,7 @@ from tqdm import tqdm
 import nanoinfer
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.overlap.flight import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.core.overlap.loop import OverlappedCore
 from nanoinfer.core.plan import StepPlan, StepResult
 from nanoinfer.sampling_params import SamplingParams
@@ -58,12 +58,12 @@ class _DropRecording(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        if ast.unparse(node.test) == "self._recording":
+        if ast.unparse(node.test) == "self._builder":
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        return node.orelse if ast.unparse(node.test) == "self._recording" else self.generic_visit(node)
+        return node.orelse if ast.unparse(node.test) == "self._builder" else self.generic_visit(node)
 
 
 class _Cutter(SourceFileLoader):

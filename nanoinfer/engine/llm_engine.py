@@ -31,6 +31,7 @@ from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.engine.garbage import no_full_collection
 from nanoinfer.engine.prompts import conversations, names_of
 from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
+from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
@@ -342,6 +343,7 @@ class LLMEngine:
             sampling_params: one for all prompts, or one for each.
             theme: "auto" (as the notebook), "light" or "dark".
         """
+        require("llm.explore()", "anywidget")
         from nanoinfer.explore.live import live
 
         decode = self.tokenizer.decode if self.tokenizer else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nanoinfer.trace.compare import Comparison
@@ -99,20 +100,19 @@ def _shortened(what: str, most: int = 160) -> str:
 
 
 def metrics_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """The rows of `comparison.metrics()` as text: {"name", "unit", "a", "b", "ratio", "more"}.
+    """The rows of `comparison.figures()` as text: {"name", "unit", "a", "b", "ratio", "more"}.
 
     `more` marks what a first look can do without: of every summary all but the mean.
     """
     units = [trace.header.clock_unit for trace in (comparison.trace_a, comparison.trace_b)]
     rows = []
-    for name, figures in comparison.metrics().iterrows():
-        values = [None if figures[side] != figures[side] else float(figures[side]) for side in ("a", "b")]
-        metric, _, part = str(name).partition(" ")
+    for name, values in comparison.figures().items():
+        metric, _, part = name.partition(" ")
         unit, texts = _formatted(metric, values, units)
         comparable = units[0] == units[1] or not _is_timed(metric)
         ratio = _ratio(*values) if comparable else "\u2013"
         more = part not in ("", "mean")
-        rows.append({"name": str(name), "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
+        rows.append({"name": name, "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
     return rows
 
 
@@ -120,7 +120,7 @@ def _is_timed(metric: str) -> bool:
     return metric in TIMES or metric.endswith("_per_clock_unit")
 
 
-def _formatted(metric: str, values: list[float | None], units: list[str]) -> tuple[str, list[str]]:
+def _formatted(metric: str, values: Sequence[float | None], units: list[str]) -> tuple[str, list[str]]:
     """The unit of a row, and its values in it."""
     if metric in SHARES:
         return "%", _digits(values, 100)
@@ -143,7 +143,7 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return next((factor, name) for least, factor, name in SMALL_UNITS if largest >= least)
 
 
-def _digits(values: list[float | None], factor: float = 1) -> list[str]:
+def _digits(values: Sequence[float | None], factor: float = 1) -> list[str]:
     """Whole numbers if all are, else three significant digits and no fewer than those before the point."""
     scaled = [None if v is None else factor * v for v in values]
     whole = all(v is None or v == int(v) for v in scaled)

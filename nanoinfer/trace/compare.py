@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nanoinfer.extras import require
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -33,17 +34,23 @@ class Comparison:
     first_difference: int | None
     what: str
 
+    def figures(self) -> dict[str, tuple[float | None, float | None]]:
+        """The scalar metrics by name, of a and of b; None where a trace has no such figure."""
+        a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
+        return {name: (a.get(name), b.get(name)) for name in a | b}
+
     def metrics(self) -> pd.DataFrame:
-        """The scalar metrics of both traces and the ratio b / a, one row each."""
+        """The scalar metrics of both traces and the ratio b / a, one row each. Needs the extra `plots`."""
+        require("compare(a, b).metrics()", "pandas")
         import pandas as pd
 
-        a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
-        table = pd.DataFrame({"a": a, "b": b})
+        table = pd.DataFrame.from_dict(self.figures(), "index", float, columns=["a", "b"])
         table["b / a"] = table["b"] / table["a"].where(table["a"] != 0)
         return table
 
     def timeline(self, **options: Any) -> Figure:
-        """Both timelines over one step axis, with the first difference marked."""
+        """Both timelines over one step axis, with the first difference marked. Needs the extra `plots`."""
+        require("compare(a, b).timeline()", "matplotlib")
         from nanoinfer.viz.timeline import side_by_side
 
         return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)

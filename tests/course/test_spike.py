@@ -75,7 +75,7 @@ def test_it_is_the_clock_of_a_simulation():
 
 
 def test_the_sizes_are_those_of_the_model():
-    from nanoinfer.bench.floor import model_bytes
+    from nanoinfer.bench.roofline import model_bytes
     from nanoinfer.bench.run import SHAPES
     from nanoinfer.models.config import load_config
 

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from kit.helpers import config, params, prompt
 
-from nanoinfer.core.recording import StepTimes
+from nanoinfer.core.trace_builder import StepTimes
 from nanoinfer.trace.recorder import Recorder
 
 
@@ -78,7 +78,7 @@ def watched_run(recording_cost, deleted, overlap, monkeypatch):
     core = recording_cost.make_core(config(2, 9, 16, 3, overlap=overlap), deleted)
     recorder, recording = Mock(spec=Recorder), Mock(next_index=0)
     core.scheduler.recorder = core.scheduler.block_manager.recorder = recorder
-    core._recording = recording
+    core._builder = recording
     monkeypatch.setitem(core._step.__func__.__globals__, "StepTimes", LoudTimes)
     LoudTimes.timed = 0
     core.add(prompt(5), params(8))
@@ -98,7 +98,7 @@ def test_the_cut_version_tells_nothing_and_does_the_same(recording_cost, monkeyp
     whole, outputs = watched_run(recording_cost, False, overlap, monkeypatch)
     events, calls, timed = whole
     assert events == {name for name in vars(Recorder) if not name.startswith("_")}, "else some call was not tried"
-    assert calls == {"request", "decided", "landed", "tell"}
+    assert calls == {"request", "begin_next", "add_step", "notify"}
     assert timed > 0
     cut, cut_outputs = watched_run(recording_cost, True, overlap, monkeypatch)
     assert cut == (set(), set(), 0)

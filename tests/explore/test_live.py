@@ -384,6 +384,7 @@ def test_a_recording_that_somebody_else_stopped_is_noticed(llm, open_live):
 
 
 def test_made_three_times_one_listens(llm, open_live):
+    """B93."""
     made = [open_live(llm) for _ in range(3)]
     assert len(llm.scheduler.waiting) == 3, "the old ones' requests are gone"
     press(made[-1], "step")
@@ -544,7 +545,9 @@ def test_a_program_that_leaves_an_explorer_open_ends_in_silence():
 def test_without_anywidget_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['anywidget'] = None\n"
-        "try:\n    import nanoinfer.explore.live\nexcept ImportError as error:\n    print(error)"
+        "from nanoinfer import LLM\n"
+        "try:\n    LLM('tiny').explore()\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'nanoinfer[notebooks]'" in done.stdout
+    assert done.stdout.startswith("llm.explore() needs anywidget")
+    assert 'pip install "nanoinfer[notebooks]"' in done.stdout

@@ -11,7 +11,7 @@ from kit.helpers import live_state, make_core
 from kit.workloads import Workload, random_workload
 from nanoinfer import Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.overlap.scheduler import is_pending
 from nanoinfer.core.plan import StepPlan, StepResult
 

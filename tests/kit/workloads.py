@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from kit.helpers import check_pool, live_state, make_core
+from kit.helpers import POLICIES, check_pool, live_state, make_core
 from nanoinfer import EngineConfig, SamplingParams, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan, StepResult
@@ -68,7 +68,7 @@ def random_workload(rng: random.Random) -> Workload:
         max_num_batched_tokens=rng.randint(1, 5 * bs),
         max_num_seqs=rng.randint(1, 5),
         max_model_len=max_model_len,
-        policy=rng.choice(["prefill_first", "mixed"]),
+        policy=rng.choice(POLICIES),
         enable_prefix_caching=rng.random() < 0.8,
         eos=[rng.randrange(VOCAB)] if rng.random() < 0.5 else [],
     )
