@@ -26,7 +26,6 @@ from nanoinfer.explore.poster import MOST_STEPS, stacked, window
 from nanoinfer.explore.shell import RichPage
 from nanoinfer.trace.compare import Comparison
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.timeline import side_by_side, timeline
 
 
 class ComparisonPage(RichPage):
@@ -134,7 +133,9 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def comparison_png(comparison: Comparison, theme: str) -> bytes:
-    """Both timelines; of long traces, the steps around the first difference."""
+    """Both timelines; of long traces, the steps around the first difference. Needs matplotlib."""
+    from nanoinfer.viz.timeline import side_by_side, timeline
+
     traces = comparison.trace_a, comparison.trace_b
     first = comparison.first_difference
     if not any(trace.steps for trace in traces):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nanoinfer.trace.compare import Comparison
@@ -92,10 +93,10 @@ def metrics_rows(comparison: Comparison) -> list[dict[str, Any]]:
     """
     units = [trace.header.clock_unit for trace in (comparison.trace_a, comparison.trace_b)]
     rows = []
-    for metric, part, a, b in comparison.figures():
-        unit, texts = _formatted(metric, [a, b], units)
+    for (metric, part), values in comparison.figures().items():
+        unit, texts = _formatted(metric, values, units)
         comparable = units[0] == units[1] or not _is_timed(metric)
-        name, ratio = f"{metric} {part}".rstrip(), _ratio(a, b) if comparable else "\u2013"
+        name, ratio = f"{metric} {part}".rstrip(), _ratio(*values) if comparable else "\u2013"
         more = part not in ("", "mean")
         rows.append({"name": name, "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
     return rows
@@ -105,7 +106,7 @@ def _is_timed(metric: str) -> bool:
     return metric in TIMES or metric.endswith("_per_clock_unit")
 
 
-def _formatted(metric: str, values: list[float | None], units: list[str]) -> tuple[str, list[str]]:
+def _formatted(metric: str, values: Sequence[float | None], units: list[str]) -> tuple[str, list[str]]:
     """The unit of a row, and its values in it."""
     if metric in SHARES:
         return "%", _digits(values, 100)
@@ -128,7 +129,7 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return next((factor, name) for least, factor, name in SMALL_UNITS if largest >= least)
 
 
-def _digits(values: list[float | None], factor: float = 1) -> list[str]:
+def _digits(values: Sequence[float | None], factor: float = 1) -> list[str]:
     """Whole numbers if all are, else three significant digits and no fewer than those before the point."""
     scaled = [None if v is None else factor * v for v in values]
     whole = all(v is None or v == int(v) for v in scaled)

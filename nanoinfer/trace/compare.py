@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nanoinfer.extras import require
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -49,22 +50,24 @@ class Comparison:
         columns = f" ({ROW_COLUMNS})" if self.attribute == "rows" else ""
         return f"{self.attribute}{columns}: {self.value_a} in a, {self.value_b} in b"
 
-    def figures(self) -> list[tuple[str, str, float | None, float | None]]:
-        """(metric, part of its summary or "", value in a, value in b); None where a trace has no such value."""
+    def figures(self) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+        """The scalar metrics of a and of b by name and part of a summary (else ""); None where a trace has none."""
         a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
-        return [(*key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
+        return {name: (a.get(name), b.get(name)) for name in a | b}
 
     def metrics(self) -> pd.DataFrame:
-        """The scalar metrics of both traces and the ratio b / a, one row each."""
+        """The scalar metrics of both traces and the ratio b / a, one row each. Needs the extra `plots`."""
+        require("compare(a, b).metrics()", "pandas")
         import pandas as pd
 
-        rows = [(f"{metric} {part}".rstrip(), a, b) for metric, part, a, b in self.figures()]
-        table = pd.DataFrame(rows, columns=["", "a", "b"]).set_index("").rename_axis(None).astype(float)
+        named = {f"{name} {part}".rstrip(): values for (name, part), values in self.figures().items()}
+        table = pd.DataFrame.from_dict(named, "index", float, columns=["a", "b"])
         table["b / a"] = table["b"] / table["a"].where(table["a"] != 0)
         return table
 
     def timeline(self, **options: Any) -> Figure:
-        """Both timelines over one step axis, with the first difference marked."""
+        """Both timelines over one step axis, with the first difference marked. Needs the extra `plots`."""
+        require("compare(a, b).timeline()", "matplotlib")
         from nanoinfer.viz.timeline import side_by_side
 
         return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import fsum
 from typing import Any
-
-import numpy as np
 
 from nanoinfer.trace.endings import endings
 from nanoinfer.trace.trace import Trace
@@ -124,8 +123,16 @@ def metrics(trace: Trace) -> dict[str, Any]:
 
 def summary(values: Sequence[float | None]) -> dict[str, float] | None:
     """Mean, median, 90th and 99th percentile and maximum of the known values; None without any."""
-    known = [value for value in values if value is not None]
+    known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    p50, p90, p99 = (float(p) for p in np.percentile(known, [50, 90, 99]))
-    return {"mean": float(np.mean(known)), "p50": p50, "p90": p90, "p99": p99, "max": float(max(known))}
+    percentiles = {f"p{share}": percentile(known, share) for share in (50, 90, 99)}
+    return {"mean": fsum(known) / len(known), **percentiles, "max": float(known[-1])}
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` percent of `ordered` (ascending, not empty) lie, between neighbours on a line."""
+    place = share / 100 * (len(ordered) - 1)
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return float(low + (place - below) * (high - low))

@@ -2,6 +2,7 @@
 
 import pytest
 from assignments.matrix import COURSE, graded, hint_of, problems, problems_of_mutant, problems_of_points
+from kit.helpers import one_in
 from kit.small_course import make_course
 
 from nanoinfer.course.grading.score import Row, Score
@@ -26,8 +27,14 @@ SAMPLE = {
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_solution_starter_and_wrong_submissions(name, tmp_path):
-    """100 %, 0 %, and in between with the hint that the docstring names; points, tests and hints are all there."""
+def test_solution_and_starter(name):
+    """100 % and 0 %; points, tests and hints are all there."""
+    assert problems(name, graded(name, [])) == []
+
+
+@pytest.mark.parametrize("name", one_in(8, SAMPLE))
+def test_wrong_submissions(name, tmp_path):
+    """Between 0 and 100 %, with the hint that the docstring names."""
     mutants = write_wrong(COURSE, name, tmp_path)
     sample = [path for path in mutants if path.stem.partition("_")[2] in SAMPLE[name]]
     assert len(sample) == len(SAMPLE[name])

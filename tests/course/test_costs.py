@@ -3,7 +3,7 @@
 import pytest
 
 from nanoinfer import SamplingParams, simulate
-from nanoinfer.bench.floor import model_bytes
+from nanoinfer.bench.roofline import model_bytes
 from nanoinfer.bench.run import SHAPES
 from nanoinfer.course.costs import QWEN3_8B_ON_H200, Roofline
 from nanoinfer.models.config import load_config

@@ -132,7 +132,7 @@ def test_a_file_beside_the_submission_can_be_imported(course, tmp_path):
     [
         "import importlib.metadata; importlib.metadata.version('numpy')",
         "import pkgutil; list(pkgutil.iter_modules())",
-        "import transformers",
+        pytest.param("import transformers", marks=pytest.mark.slow),
     ],
 )
 def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_path, line):
@@ -142,7 +142,7 @@ def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_
 
 
 def test_many_endless_loops_are_bounded_in_all(course, tmp_path):
-    """Three tests may use up their time; those after them get a second each, and are told so."""
+    """B95: three tests may use up their time; those after them get a second each, and are told so."""
     text = "def double(n):\n    for _ in iter(int, 1): pass\n" + "".join(
         f"def total_{i}(n):\n    while True: pass\n" for i in range(5)
     )

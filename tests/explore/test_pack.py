@@ -3,15 +3,13 @@
 import json
 import random
 
-import numpy as np
 import pytest
 from kit.helpers import config, limits, make_core, params, prompt, run_all
 from kit.lazy_device import Driver
-from kit.payloads import columns_of, types_of, unpack
+from kit.payloads import columns_of, unpack
 from kit.workloads import drive
 
 from nanoinfer import SamplingParams, simulate
-from nanoinfer.explore.columns import Columns, narrowest
 from nanoinfer.explore.frames import Frames
 from nanoinfer.explore.pack import Packer, pack
 from nanoinfer.reasons import Stop
@@ -222,21 +220,6 @@ def test_a_bookmark_that_leads_nowhere_is_refused(tour, message):
 # ---- numbers that are large ---------------------------------------------------------------------
 
 
-def test_columns_are_as_wide_as_their_numbers():
-    columns = Columns()
-    for name, values in {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}.items():
-        columns.numbers(name, values)
-    columns.numbers("g", [0.5])
-    columns.numbers("none", [])
-    chunk = columns.encode()
-    expected = {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
-    assert types_of(chunk) == expected
-    assert columns_of(chunk)["f"] == [2**40]
-    with pytest.raises(ValueError, match="does not fit"):
-        Columns().numbers("h", [2**60])
-    assert narrowest(np.array([32_768])) == "u2"
-
-
 def test_blocks_beyond_32767_do_not_overflow():
     trace = simulate([prompt(40_000), prompt(3, 50)], params(2), kvcache_block_size=1, max_model_len=50_000)
     assert trace.config.num_kvcache_blocks > 40_000
@@ -246,6 +229,7 @@ def test_blocks_beyond_32767_do_not_overflow():
     assert told.states[-1].findable == set(trace.state(-1).hash_index.values())
 
 
+@pytest.mark.slow
 def test_steps_beyond_32767_do_not_overflow():
     trace = simulate([prompt(3)], params(33_500), kvcache_block_size=256, max_model_len=40_000)
     told = unpack(pack(trace, most_frames=40_000))
@@ -325,6 +309,7 @@ def test_a_warm_engine_starts_from_its_state():
     assert_says_what_the_trace_says(trace, unpack(payload))
 
 
+@pytest.mark.slow
 def test_the_payload_of_a_long_run_stays_small():
     """About 10,000 steps, 256 sequences and 4,096 blocks: below 5 MB, and not by leaving anything out."""
     rng = random.Random(1)

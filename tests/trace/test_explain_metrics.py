@@ -1,7 +1,9 @@
 """What a trace says about itself in words, figures and tables, against numbers worked out by hand."""
 
+import random
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from kit.helpers import config, limits, make_core, params, prompt, run_all
@@ -10,6 +12,7 @@ from kit.workloads import drive
 
 from nanoinfer import simulate
 from nanoinfer.trace.explain import explanation
+from nanoinfer.trace.metrics import summary
 from nanoinfer.trace.state import NO_HASH
 from nanoinfer.trace.usage import usage
 
@@ -221,6 +224,22 @@ def test_clock_and_timing_of_each_step(timed):
     for step in timed.steps:
         assert sum(step.timing[part] for part in ("schedule", "run", "postprocess")) == step.timing["duration"]
     assert timed.header.clock_unit == "seconds"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 11, 100, 101, 1000])
+def test_percentiles_are_those_of_numpy(count):
+    rng = random.Random(count)
+    for scale in (1e-6, 1, 1e9):
+        values = [rng.choice((rng.random(), rng.random() ** 9, 0.0)) * scale for _ in range(count)]
+        figures = summary([*values, None])
+        expected = np.percentile(values, [50, 90, 99]).tolist()
+        assert [figures[name] for name in ("p50", "p90", "p99")] == pytest.approx(expected, rel=1e-12, abs=0)
+        assert figures["mean"] == pytest.approx(np.mean(values), rel=1e-12, abs=0)
+        assert figures["max"] == max(values)
+
+
+def test_a_summary_of_nothing_known_is_none():
+    assert summary([None, None]) is summary([]) is None
 
 
 def test_time_to_first_token_queue_time_and_latency(timed):

@@ -124,6 +124,11 @@ def expect_attention(attention: Callable[..., Tensor], case: Paged, why: str, to
 class _NoArithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
     """Within it, torch moves tensors but does not compute with them."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Importing torch's compiler to be skipped by it takes a second, in the process of each test."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
         assert name not in ARITHMETIC, f"torch computes ({name}); let the kernel do it"
