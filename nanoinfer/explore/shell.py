@@ -22,6 +22,10 @@ from nanoinfer.extras import missing
 from nanoinfer.trace.trace import Trace
 
 THEMES = ("auto", "light", "dark")
+WITHOUT_KERNEL = (
+    "This is the live explorer of an engine. Its buttons need a running kernel: run the cell to use it. "
+    "A replay that needs none is shown by the trace's own explore()."
+)
 FIRST_HEIGHT = 900  # px of the frame until the page has told its own
 
 
@@ -169,3 +173,15 @@ def to_html(
     """Write the replay to `path` as one file that opens from disk; arguments as for `explore`."""
     page = Exploration(trace, step, select, theme, tour).page()
     Path(path).write_text(page, encoding="utf-8")
+
+
+def live_forms(trace: Trace, queued: list[str], theme: str) -> dict[str, Any]:
+    """What stands for a live explorer where no kernel runs: the replay up to now, or before any step the `queued`."""
+    if trace.steps:
+        replay = Exploration(trace, step=-1, theme=theme)
+        html = f"<p>{escaped(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
+        words = {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
+        return replay._repr_mimebundle_() | words
+    lines = "\n".join(["No step had run when it was shown.", *queued])
+    html = f'<p>{escaped(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escaped(lines)}</pre>'
+    return {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{lines}"}

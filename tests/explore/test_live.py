@@ -16,7 +16,7 @@ from nanoinfer import SamplingParams
 pytest.importorskip("anywidget")
 from nanoinfer.explore import live_feed
 from nanoinfer.explore.live import LiveExplorer, live
-from nanoinfer.explore.live_candidates import candidates_of
+from nanoinfer.explore.live_sequences import candidates_of
 from nanoinfer.explore.pack import pack
 
 PROMPTS = ["Once upon a time there was a fox", "Once upon a time there was a small bird", "The river"]
