@@ -103,9 +103,7 @@ class LLMEngine:
         )
         device = torch.cuda.get_device_name(self.runner.device) if self.config.device == "cuda" else "cpu"
         loop = OverlappedCore if self.config.overlap else EngineCore
-        self.core: EngineCore = loop(
-            self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls
-        )
+        self.core = loop(self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls)
         self._unclaimed: list[Request] = []  # finished, but their output was not handed out yet
 
     def __enter__(self) -> Self:
