@@ -1,4 +1,4 @@
-"""The scripts that count what the core asks of a reader count what they say they count."""
+"""What the core asks of a reader, held below its limits; and that the scripts count what they say they count."""
 
 import ast
 import json
@@ -22,6 +22,14 @@ def core(load):
 @pytest.fixture
 def packages(load):
     return load("benchmarks/lines_by_package")
+
+
+# ---- this tree ----------------------------------------------------------------------------
+
+
+def test_the_scheduler_can_be_read_in_an_evening(reading):
+    listing = reading.listing_of(TREE)
+    assert reading.excesses(listing) == [], "\n".join(reading.details(listing))
 
 
 # ---- measure_core.py: what is counted -----------------------------------------------------
