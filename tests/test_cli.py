@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.helpers import POLICIES
 
 from nanoinfer import SamplingParams, demo, simulate
 from nanoinfer.cli import main
@@ -69,7 +70,7 @@ def test_trace_exports_to_perfetto(trace_file, tmp_path, capsys):
         (["trace", "{file}", "--step", "99"], "step 99 is outside this trace"),
         (["generate", "--max-tokens", "0", "hello"], "max_tokens must be at least 1"),
         (["generate", "--model", "no/such/folder", "hello"], "no/such/folder"),
-        (["demo", "--policy", "fair", "--out", "{file}.new"], "policy must be one of prefill_first, mixed"),
+        (["demo", "--policy", "fair", "--out", "{file}.new"], f"policy must be one of {', '.join(POLICIES)}"),
         (["lab", "--dir", "no-such-folder"], "no-such-folder"),
         (["demo", "--out", "no-such-folder/x.jsonl"], "no folder no-such-folder"),
         (["generate", "--trace", "no-such-folder/x.jsonl", "hello"], "no folder no-such-folder"),

@@ -9,7 +9,8 @@ import yaml
 from nanoinfer import extras
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = CONFIGURATION["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 README = (ROOT / "README.md").read_text()
 
@@ -73,12 +74,21 @@ def test_ci_runs_the_commands_of_the_readme():
         assert command in script
 
 
+def test_ci_runs_the_tests_that_the_default_run_leaves_out():
+    """But for those that need a GPU."""
+    left_out = re.findall(r"not (\w+)", CONFIGURATION["tool"]["pytest"]["ini_options"]["addopts"])
+    assert "gpu" in left_out
+    for marker in set(left_out) - {"gpu"}:
+        assert f"pytest -m {marker}" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_ci_builds_the_site_as_the_readme_says():
     block = README.split("```bash\n")[-1].split("```")[0]
     install, build = re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block)
-    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    script = (ROOT / ".ci" / "run").read_text()
     assert "sphinx-build -W" in build
-    assert any(install in line and build.removesuffix("docs/_build/site") in line for line in lines)
+    assert install in script
+    assert build.removesuffix("docs/_build/site") in script
     assert "docs/_build/" in (ROOT / ".gitignore").read_text()
 
 

@@ -15,9 +15,9 @@ from nanoinfer.config import EngineConfig
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.interrupt import uninterrupted
 from nanoinfer.core.plan import StepPlan, StepResult
-from nanoinfer.core.recording import Recording, StepTimes
 from nanoinfer.core.scheduler import Scheduler, scheduler_class
 from nanoinfer.core.sequence import Sequence
+from nanoinfer.core.trace_builder import StepTimes, TraceBuilder
 from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.state import snapshot
 from nanoinfer.trace.trace import Header, OnStep, Trace
@@ -63,7 +63,7 @@ class EngineCore:
         self._clock, self._clock_unit, self._device = clock, clock_unit, device
         self._finished: list[Sequence] = []
         self._plan: StepPlan | None = None  # scheduled, but its tokens are not taken in
-        self._recording: Recording | None = None
+        self._builder: TraceBuilder | None = None
         self._started_at = 0.0
 
     # ---- requests -------------------------------------------------------------------------
@@ -87,8 +87,8 @@ class EngineCore:
             self.scheduler.add(seq)
             self.next_id += 1
             self.sequences[seq.seq_id] = seq
-            if self._recording:
-                self._recording.request(seq, self._now() if arrival is None else arrival)
+            if self._builder:
+                self._builder.request(seq, self._now() if arrival is None else arrival)
         return seq.seq_id
 
     def abort(self, seq_id: int) -> Sequence:
@@ -119,8 +119,8 @@ class EngineCore:
         so the engine stays usable. What finished in a step whose end was interrupted is returned by the next call.
         """
         self._step()
-        if self._recording:
-            self._recording.tell()
+        if self._builder:
+            self._builder.notify()
         return self.take_finished()
 
     def take_finished(self) -> list[Sequence]:
@@ -141,8 +141,8 @@ class EngineCore:
             with uninterrupted():
                 self.scheduler.postprocess(plan, result.token_ids)
                 times.lap("postprocess", self._now())
-                self._decided(times)
-                self._land(plan, result, times)
+                self._begin_next(times)
+                self._finish_step(plan, result, times)
                 self._plan = None
         except BaseException:
             with uninterrupted():
@@ -151,37 +151,37 @@ class EngineCore:
                     self.scheduler.undo(undone)
             raise
 
-    def _decided(self, times: StepTimes) -> None:
-        if self._recording:
-            self._recording.decided(times)
+    def _begin_next(self, times: StepTimes) -> None:
+        if self._builder:
+            self._builder.begin_next(times)
 
-    def _land(self, plan: StepPlan, result: StepResult, times: StepTimes) -> None:
+    def _finish_step(self, plan: StepPlan, result: StepResult, times: StepTimes) -> None:
         """Hand out what finished with the tokens of `plan`, and record the step."""
         done = [row.seq_id for row in plan.rows if row.seq.is_finished and row.seq_id in self.sequences]
         self._finished += [self.sequences.pop(seq_id) for seq_id in done]
-        if self._recording:
-            self._recording.landed(plan, result, times)
+        if self._builder:
+            self._builder.add_step(plan, result, times)
 
     # ---- recording ------------------------------------------------------------------------
 
     @property
     def trace(self) -> Trace | None:
         """The trace being recorded, if any."""
-        return self._recording.trace if self._recording else None
+        return self._builder.trace if self._builder else None
 
     @property
     def next_index(self) -> int:
         """The step that is recorded next."""
-        return self._recording.next_index if self._recording else 0
+        return self._builder.next_index if self._builder else 0
 
     def settle(self) -> None:
         """Bring the engine to rest and the trace up to date; after a plain step both are."""
-        if self._recording:
-            self._recording.tell()
+        if self._builder:
+            self._builder.notify()
 
     def start_trace(self, versions: dict[str, str] | None = None, on_step: OnStep | None = None) -> Trace:
         """Begin a new trace at rest; it grows with each step. Raises RuntimeError if one is being recorded."""
-        if self._recording:
+        if self._builder:
             raise RuntimeError(
                 "a trace is already being recorded, by start_trace() or by a live explorer: stop_trace(), or the "
                 "explorer's close(), ends it"
@@ -197,10 +197,10 @@ class EngineCore:
             device=self._device,
             initial=snapshot(self.scheduler),
         )
-        self._recording = Recording(header, self.scheduler, on_step)
+        self._builder = TraceBuilder(header, self.scheduler, on_step)
         for seq in self.sequences.values():
-            self._recording.request(seq, None)
-        return self._recording.trace
+            self._builder.request(seq, None)
+        return self._builder.trace
 
     def stop_trace(self) -> Trace:
         """Bring the engine to rest, end the recording and return the trace.
@@ -208,15 +208,15 @@ class EngineCore:
         Raises:
             RuntimeError: none is being recorded.
         """
-        if self._recording is None:
+        if self._builder is None:
             raise RuntimeError("no trace is being recorded; call start_trace() first")
-        recording = self._recording
+        builder = self._builder
         try:
             self.settle()
         finally:
-            self._recording = None
-            recording.stop()
-        return recording.trace
+            self._builder = None
+            builder.stop()
+        return builder.trace
 
     def _now(self) -> float:
         return self._clock() - self._started_at

@@ -70,6 +70,9 @@ class StepPlan:
     decode_stop: Stop
     preempted: list[Preemption] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return f"{self.stop}; {self.decode_stop}"
+
     @property
     def num_batched_tokens(self) -> int:
         return sum(row.num_scheduled for row in self.rows)

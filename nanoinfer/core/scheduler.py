@@ -143,11 +143,12 @@ class Scheduler:
 
     def checked(self, plan: StepPlan) -> StepPlan:
         """What holds for the plan of every policy. Raises RuntimeError with the state if none of the queued can run."""
-        if not plan.rows and not self.is_finished():
-            raise RuntimeError(f"no sequence can run ({plan.stop}; {plan.decode_stop})\n{self.describe()}")
-        assert len({row.seq for row in plan.rows}) == len(plan.rows) <= self.max_num_seqs, "batch limit exceeded"
-        assert all(row.num_scheduled > 0 for row in plan.rows), "a row without work"
-        assert sum(row.num_scheduled for row in plan.rows if row.chunk) <= self.max_num_batched_tokens, "over budget"
+        if (self.waiting or self.running) and not plan.rows:
+            raise RuntimeError(f"no sequence can run ({plan})\n{self}")
+        seqs = [row.seq for row in plan.rows]
+        assert len(set(seqs)) == len(seqs) <= self.max_num_seqs, "batch limit exceeded"
+        assert all(seq.num_scheduled_tokens > 0 for seq in seqs), "a row without work"
+        assert sum(seq.num_scheduled_tokens for seq in seqs if seq.is_prefill) <= self.max_num_batched_tokens, "budget"
         return plan
 
     # ---- the results ----------------------------------------------------------------------
@@ -210,10 +211,10 @@ class Scheduler:
                 seq.num_scheduled_tokens = 0
                 seq.num_chunks -= 1
 
-    def describe(self) -> str:
+    def __str__(self) -> str:
         waiting, running = (", ".join(map(repr, list(seqs)[:8])) or "empty" for seqs in (self.waiting, self.running))
-        free = f"{len(self.block_manager.free_block_ids)} of {self.config.num_kvcache_blocks}"
-        return f"waiting: {waiting}\nrunning: {running}\nfree blocks: {free}"
+        pool = f"{len(self.block_manager.free_block_ids)} of {self.config.num_kvcache_blocks}"
+        return f"waiting: {waiting}\nrunning: {running}\nfree blocks: {pool}"
 
 
 POLICIES: dict[str, type[Scheduler]] = {"prefill_first": Scheduler}  # core/policies/ adds others, and so may a notebook
@@ -221,8 +222,7 @@ POLICIES: dict[str, type[Scheduler]] = {"prefill_first": Scheduler}  # core/poli
 
 def policy_name(cls: type | None) -> str:
     """The policy of `cls`: the name of the nearest class in POLICIES that it inherits from; of None, the default's."""
-    names = {named: name for name, named in reversed(POLICIES.items())}
-    return next((names[base] for base in (cls.__mro__ if cls else ()) if base in names), "prefill_first")
+    return next((n for base in (cls or Scheduler).__mro__ for n, c in POLICIES.items() if c is base), "prefill_first")
 
 
 def scheduler_class(policy: str, cls: type[Scheduler] | None = None) -> type[Scheduler]:

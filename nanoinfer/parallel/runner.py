@@ -18,7 +18,7 @@ import torch
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.interrupt import uninterrupted
-from nanoinfer.core.overlap.flight import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.models.config import load_config
 from nanoinfer.models.parallel import check_divisible
 from nanoinfer.parallel import torchrun

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.overlap.flight import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.core.plan import Row, StepPlan, StepResult
 from nanoinfer.kernels.interpreter import repair_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config
@@ -257,11 +257,11 @@ class ModelRunner:
     def forward_inputs(self, inputs: StepInputs, out: Tensor | None = None) -> Tensor:
         """Logits [rows, vocab_size] of each row's last token, in `out` where it is given."""
         metadata = self.backend.prepare(inputs.attention, self.dtype)
-        self.ops.decoding = inputs.attention.is_decode
-        token_ids = self.ops.resolve_pending(inputs.token_ids, self.sampled)
-        hidden = self.model(token_ids, inputs.positions, inputs.slot_mapping, self.caches, metadata)
-        last = hidden if inputs.attention.is_decode else hidden[inputs.last_indices]
-        return self.model.compute_logits(last, out)
+        decoding = inputs.attention.is_decode
+        token_ids = self.ops.feed_tokens(inputs.token_ids, self.sampled)
+        hidden = self.model(token_ids, inputs.positions, inputs.slot_mapping, self.caches, metadata, decoding)
+        last = hidden if decoding else hidden[inputs.last_indices]
+        return self.model.compute_logits(last, decoding, out)
 
     def sample(self, logits: Tensor, tensors: Mapping[str, Tensor]) -> None:
         """Draw a token for each row from the whole vocabulary, into `self.sampled`."""

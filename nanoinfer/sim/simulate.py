@@ -129,12 +129,12 @@ def simulate(
     trace = core.start_trace(on_step=on_step)
     outputs: dict[int, dict[str, Any]] = {}
     ids: dict[int, int] = {}
-    pending = sorted(range(len(requests)), key=times.__getitem__)  # stable: ties keep the input order
-    while pending or not core.is_finished():
+    not_arrived = sorted(range(len(requests)), key=times.__getitem__)  # stable: ties keep the input order
+    while not_arrived or not core.is_finished():
         if core.is_finished():
-            runner.now = max(runner.now, times[pending[0]])
-        while pending and times[pending[0]] <= runner.now:
-            i = pending.pop(0)
+            runner.now = max(runner.now, times[not_arrived[0]])
+        while not_arrived and times[not_arrived[0]] <= runner.now:
+            i = not_arrived.pop(0)
             ids[i] = core.add(requests[i], params[i], arrival=times[i])
         outputs |= {seq.seq_id: request_output(seq) for seq in core.step()}
     trace = core.stop_trace()

@@ -11,20 +11,20 @@ from nanoinfer.trace.trace import Trace
 from nanoinfer.viz.block_cells import ROOM_FOR_COUNT, Grid, Pool, draw_cells, draw_tiles
 from nanoinfer.viz.block_table import draw_table, table_height
 from nanoinfer.viz.canvas import add_text, drawing, every, new_figure, text_width
-from nanoinfer.viz.marks import Entry, legend, legend_height
+from nanoinfer.viz.marks import legend, legend_height
+from nanoinfer.viz.rules import (
+    BLOCK_LEGEND,
+    GRID_COLUMNS,
+    GRID_FEW,
+    GRID_WIDTH,
+    MOST_CELLS,
+    MOST_OWNED,
+    MOST_TILES,
+    Entry,
+)
 from nanoinfer.viz.theme import MARGIN, PX, SMALL, WIDTH, Theme, get_theme
 
-MOST_CELLS = 16_384  # above it a tile stands for several blocks
-MOST_TILES = 4_096
-MOST_OWNED = 1_024
 CHANGES = ("allocate", "reuse", "share", "release", "evict_hash")
-LEGEND: list[Entry] = [
-    ("empty", "empty"),
-    ("cached", "free but cached"),
-    ("private", "private"),
-    ("shared", "shared, \u00d7 holders"),
-    ("changed", "changed in this step"),
-]
 
 
 def block_map(trace: Trace, i: int, theme: str = "light", select: int | None = None, by_owner: bool = False) -> Figure:
@@ -93,8 +93,8 @@ def _grid(blocks: int, width: float) -> Grid:
     """Columns as a power of two, so that a block's number can be read off, and a wide rather than tall grid."""
     per_cell = 1 if blocks <= MOST_CELLS else -(-blocks // MOST_TILES)
     cells = -(-blocks // per_cell)
-    columns = 8
-    while columns * columns < cells * (4 if cells <= 64 else 2):
+    columns = GRID_COLUMNS
+    while columns * columns < cells * GRID_WIDTH[cells > GRID_FEW]:
         columns *= 2
     cell = min(0.56, width / columns)
     if cell < ROOM_FOR_COUNT:  # on whole pixels, else rounding makes some gaps wider than others
@@ -103,7 +103,8 @@ def _grid(blocks: int, width: float) -> Grid:
 
 
 def _legend_entries(grid: Grid, select: int | None, by_owner: bool) -> list[Entry]:
-    entries = [*LEGEND]
+    entries = [*BLOCK_LEGEND]
+    entries[3] = ("shared", "shared, \u00d7 holders")  # a picture has no tooltip that says so
     if grid.per_cell > 1:
         entries.append(("", f"a tile is {grid.per_cell} blocks, filled from below by state"))
     if by_owner:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from nanoinfer.trace.trace import Trace
 from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
-from nanoinfer.viz.marks import Entry, add_preemptions, legend, legend_height
+from nanoinfer.viz.marks import add_preemptions, legend, legend_height
+from nanoinfer.viz.rules import Entry
 from nanoinfer.viz.series import (
     Floats,
     Ints,

@@ -8,19 +8,11 @@ from matplotlib.figure import Figure
 from nanoinfer.trace.spans import Span, sequence_spans
 from nanoinfer.trace.trace import Trace
 from nanoinfer.viz.canvas import add_text, counted, label_steps, new_figure
-from nanoinfer.viz.marks import Entry, legend, legend_height
+from nanoinfer.viz.marks import legend, legend_height
+from nanoinfer.viz.rules import SEQUENCE_LEGEND, WASTED_LEGEND, Entry
 from nanoinfer.viz.theme import SMALL, Theme, get_theme
 from nanoinfer.viz.timeline_rows import draw_rows, has_gaps, layout_of, merged
 
-LEGEND: list[Entry] = [
-    ("waiting", "waiting"),
-    ("hit", "prefix-cache hit"),
-    ("prefill", "prefill chunk"),
-    ("decode", "decode"),
-    ("preempted", "preempted"),
-    ("finished", "finished"),
-]
-WASTED: Entry = ("wasted", "wasted: it had ended")
 GAP_NOTE = ("", "gap: running, not in the batch")
 ROOM = 6.0  # inches for all rows, where that leaves each at least 3 px
 BELOW = 0.55  # inches for the step axis
@@ -100,8 +92,8 @@ def _spans(trace: Trace, first: int, last: int) -> list[Span]:
 
 
 def _entries(spans: list[Span]) -> list[Entry]:
-    wasted = [WASTED] if any(span.kind == "wasted" for span in spans) else []
-    return [*LEGEND, *wasted, *([GAP_NOTE] if has_gaps(spans) else [])]
+    wasted = [WASTED_LEGEND] if any(span.kind == "wasted" for span in spans) else []
+    return [*SEQUENCE_LEGEND, *wasted, *([GAP_NOTE] if has_gaps(spans) else [])]
 
 
 def _summary(trace: Trace, first: int, last: int, sequences: int) -> str:

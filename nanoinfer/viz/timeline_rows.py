@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from nanoinfer.trace.spans import Span
 from nanoinfer.viz.canvas import Rect, add_rects, add_text, every, plot, text_width
 from nanoinfer.viz.marks import sequence_mark
+from nanoinfer.viz.rules import DRAW_ORDER, HIT_SHARE
 from nanoinfer.viz.theme import MARGIN, PX, SMALL, TINY, WIDTH, Theme, ink_on
 
-DRAW_ORDER = ("waiting", "decode", "prefill", "hit", "preempted", "wasted", "finished")  # rare states last
 TALLEST = 20.0  # inches of rows, reached by about 660 sequences at 3 px
-HIT_SHARE = 0.42  # of the first chunk's cell: a hit takes no time of its own
 
 
 @dataclass(frozen=True)

@@ -288,6 +288,7 @@ def test_two_live_explorers_on_a_page(opened):
 
 
 def test_a_cell_run_three_times_leaves_one_set_of_handlers(opened):
+    """B93."""
     book = opened(*ONE)
     book.ask("0", "first = w")
     for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 from kit.helpers import all_free, params, prompt
 
 from nanoinfer import LLM, LLMEngine, SamplingParams, Trace
-from nanoinfer.core.overlap.flight import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.core.plan import StepResult
 
 SMALL = {"kvcache_block_size": 4, "num_kvcache_blocks": 32}

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from kit.helpers import all_free, check_pool, params, prompt
+from kit.helpers import POLICIES, all_free, check_pool, params, prompt
 
 from nanoinfer import LLM
 
@@ -26,7 +26,7 @@ def drain(llm):
         if llm.is_finished():
             return outputs
         outputs |= {output["request_id"]: output for output in llm.step()}
-    raise AssertionError(f"no end\n{llm.scheduler.describe()}")
+    raise AssertionError(f"no end\n{llm.scheduler}")
 
 
 def at_call(monkeypatch, owner, name, number, action, after=False):
@@ -153,7 +153,7 @@ def test_an_undone_step_puts_its_rows_back_in_their_order_before_those_who_waite
     assert sorted(drain(llm)) == [*ids, newcomer]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_an_interrupted_chunk_is_computed_again_and_counts_once(make_llm, monkeypatch, policy):
     """The chunks are 1 to 3 of 3 whether or not one of them was interrupted."""
     llm = make_llm(kvcache_block_size=4, num_kvcache_blocks=16, max_num_batched_tokens=4, policy=policy)

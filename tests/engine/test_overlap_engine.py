@@ -1,7 +1,7 @@
 """The engine with the overlapped loop: the same outputs, and it stays usable. (On the CPU no time is saved.)"""
 
 import pytest
-from kit.helpers import all_free, check_pool, params, prompt
+from kit.helpers import POLICIES, all_free, check_pool, params, prompt
 
 from nanoinfer import SamplingParams, Scheduler
 
@@ -28,7 +28,7 @@ def test_none_chooses_the_plain_loop_on_the_cpu(engines):
     assert [llm.config.overlap for llm in engines] == [False, True]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_outputs_are_those_of_the_plain_loop(make_llm, policy):
     """Texts that end by eos, by a stop id and by length; preemptions, chunks, seeded sampling."""
     prompts = ["Once upon a time", "Tom has a dog. Tom", [5, 9, 6, 12, 11, 80, 3], "The cat sat"]

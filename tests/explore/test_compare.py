@@ -211,11 +211,9 @@ def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
 
 
 def test_long_traces_get_a_poster_of_where_they_part():
-    runs = [simulate([prompt(4)], params(900), policy=p, max_model_len=1000, **limits(16, 80)) for p in POLICIES]
-    assert explore_comparison(compare(*runs)).png.startswith(b"\x89PNG")
-
-
-POLICIES = ("prefill_first", "mixed")
+    load = [[prompt(4)], params(900)]
+    a, b = (simulate(*load, policy=p, max_model_len=1000, **limits(16, 80)) for p in ("prefill_first", "mixed"))
+    assert explore_comparison(compare(a, b)).png.startswith(b"\x89PNG")
 
 
 def test_traces_without_steps_can_be_shown():

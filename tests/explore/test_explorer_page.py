@@ -5,7 +5,7 @@ from kit.helpers import limits, params, prompt
 from kit.lab import crowded
 
 from nanoinfer import simulate
-from nanoinfer.explore.page import widget_module
+from nanoinfer.explore.page import module
 from nanoinfer.explore.shell import explore
 
 pytestmark = pytest.mark.browser
@@ -446,7 +446,7 @@ def mounted(trace, other):
     import json
 
     payloads = [explore(t)._payload for t in (trace, other)]
-    source = json.dumps(widget_module()).replace("<", "\\u003c")
+    source = json.dumps(module("explorer.js", "explorer.css")).replace("<", "\\u003c")
     return f"""<!doctype html><body><div id=a></div><div id=b></div><script type="module">
 const blob = new Blob([{source}], {{type: "text/javascript"}});
 const module = await import(URL.createObjectURL(blob));
@@ -465,7 +465,7 @@ function plain(values) {{
 window.models = window.payloads.map(trace => plain({{trace, step: 0, selected: -1, theme: "light"}}));
 window.stops = [];
 window.mount = async (i, id) => {{
-  stops[i] = await module.default.render({{model: models[i], el: document.getElementById(id)}});
+  stops[i] = await module.render({{model: models[i], el: document.getElementById(id)}});
 }};
 await mount(0, "a"); await mount(1, "b");
 document.body.dataset.mounted = "true";

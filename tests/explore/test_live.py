@@ -194,7 +194,7 @@ def test_without_an_event_loop_run_says_so(llm, open_live):
 
 def test_refused_requests_are_told_and_the_engine_is_as_before(llm, open_live):
     explorer = open_live(llm)
-    before = llm.scheduler.describe()
+    before = str(llm.scheduler)
     for message in (
         {"prompt": "", "max_tokens": 4, "temperature": 0},
         {"prompt": "x", "max_tokens": None, "temperature": 0},
@@ -207,7 +207,7 @@ def test_refused_requests_are_told_and_the_engine_is_as_before(llm, open_live):
     press(explorer, "abort", id=999)
     assert "999" in note(explorer)
     press(explorer, "no such button")
-    assert llm.scheduler.describe() == before
+    assert str(llm.scheduler) == before
     assert explorer.status["accepted"]["count"] == 0
     press(explorer, "step")
     assert not explorer.status["failed"]
@@ -384,6 +384,7 @@ def test_a_recording_that_somebody_else_stopped_is_noticed(llm, open_live):
 
 
 def test_made_three_times_one_listens(llm, open_live):
+    """B93."""
     made = [open_live(llm) for _ in range(3)]
     assert len(llm.scheduler.waiting) == 3, "the old ones' requests are gone"
     press(made[-1], "step")

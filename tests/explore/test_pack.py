@@ -206,6 +206,7 @@ def test_blocks_beyond_32767_do_not_overflow():
     assert told.states[-1].findable == set(trace.state(-1).hash_index.values())
 
 
+@pytest.mark.slow
 def test_steps_beyond_32767_do_not_overflow():
     trace = simulate([prompt(3)], params(33_500), kvcache_block_size=256, max_model_len=40_000)
     told = unpack(pack(trace, most_frames=40_000))
@@ -284,6 +285,7 @@ def test_a_warm_engine_starts_from_its_state():
     assert_says_what_the_trace_says(trace, unpack(payload))
 
 
+@pytest.mark.slow
 def test_the_payload_of_a_long_run_stays_small():
     """About 10,000 steps, 256 sequences and 4,096 blocks: below 5 MB, and not by leaving anything out."""
     rng = random.Random(1)

@@ -12,7 +12,7 @@ import pytest
 from kit.helpers import limits, params, prompt
 
 from nanoinfer import simulate
-from nanoinfer.explore.page import LIVE, MODULE, widget_module
+from nanoinfer.explore.page import live_module, module
 from nanoinfer.explore.shell import explore, to_html
 
 EVIL = (
@@ -120,25 +120,28 @@ def test_a_tour_opens_at_its_first_place(pressed):
 
 
 def test_the_widget_is_one_module_with_one_export():
-    source = widget_module()
-    assert source.rstrip().endswith("export default { render };")
+    source = live_module()
+    assert source.rstrip().endswith("export default { initialize: initializeLive, render: renderLive };")
     assert len(re.findall(r"^export ", source, flags=re.M)) == 1
     assert not re.findall(
         r"^\s*import |innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", source, flags=re.M
     )
 
 
-def test_the_module_keeps_no_state_between_views():
+@pytest.mark.parametrize("entry", ["boot.js", "live.js"])
+def test_the_module_keeps_no_state_between_views(entry):
     """Two explorers on one page must not meet in a variable."""
-    outside = [line for line in widget_module().splitlines() if re.match(r"(let|var) ", line)]
+    outside = [line for line in module(entry).splitlines() if re.match(r"(let|var) ", line)]
     assert not outside
 
 
-def test_every_source_file_is_part_of_the_module():
+def test_every_source_file_is_part_of_a_module():
     from importlib.resources import files
 
     names = {path.name for path in files("nanoinfer.explore").joinpath("web").iterdir()}
-    assert names == {*MODULE, *LIVE, "boot.js", "explorer.css", "live.css"}
+    sources = module("boot.js") + live_module()
+    heads = set(re.findall(r"^// -+ (\w+\.js): ", sources, flags=re.M))
+    assert names == {*heads, "explorer.css", "live.css", "constants.d.ts"}
 
 
 def test_exploring_loads_no_torch():

@@ -11,7 +11,7 @@ from kit.helpers import live_state, make_core
 from kit.workloads import Workload, random_workload
 from nanoinfer import Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.overlap.scheduler import is_pending
 from nanoinfer.core.plan import StepPlan, StepResult
 
@@ -184,7 +184,7 @@ class Driver:
             if clock > max(work.arrivals) and core.is_finished():
                 core.stop_trace()
                 return Run(work, core, trace, self.states, done, aborted, len(self.wasted))
-        raise AssertionError(f"no end\n{core.scheduler.describe()}")
+        raise AssertionError(f"no end\n{core.scheduler}")
 
     def _make_trouble(self, rng: random.Random) -> None:
         if rng.random() < self.trouble:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from kit.helpers import check_pool, live_state, make_core
+from kit.helpers import POLICIES, check_pool, live_state, make_core
 from nanoinfer import EngineConfig, SamplingParams, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.plan import StepPlan, StepResult
@@ -68,7 +68,7 @@ def random_workload(rng: random.Random) -> Workload:
         max_num_batched_tokens=rng.randint(1, 5 * bs),
         max_num_seqs=rng.randint(1, 5),
         max_model_len=max_model_len,
-        policy=rng.choice(["prefill_first", "mixed"]),
+        policy=rng.choice(POLICIES),
         enable_prefix_caching=rng.random() < 0.8,
         eos=[rng.randrange(VOCAB)] if rng.random() < 0.5 else [],
     )
@@ -133,7 +133,7 @@ class Driver:
         limit = 100 + 4 * total * len(work.prompts)
         last_arrival = max(work.arrivals)
         while self.step <= last_arrival or not self.scheduler.is_finished():
-            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler.describe()}"
+            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler}"
             self._outside()
             if not self.scheduler.is_finished():
                 self._one_step()
@@ -266,7 +266,7 @@ def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]
             states += [live_state(core.scheduler)] * (len(trace.steps) - len(states))
         if clock > max(*work.arrivals, warm_up) and core.is_finished():
             return core.stop_trace(), states
-    raise AssertionError(f"seed {seed}: no end\n{core.scheduler.describe()}")
+    raise AssertionError(f"seed {seed}: no end\n{core.scheduler}")
 
 
 def pressed_run() -> Trace:

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 import torch
+from kit.helpers import POLICIES
 from kit.runs import GREEDY, SMALL, make_runner, plan, row, run_all
 
 from nanoinfer.config import EngineConfig
@@ -148,7 +149,7 @@ def test_outputs_do_not_depend_on_the_block_size(tmp_path, runner, block_size):
     assert run_all(other, prompts(), MIXED_PARAMS) == expected
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("settings", [{"max_num_batched_tokens": 8}, {"max_num_seqs": 1}, {"num_kvcache_blocks": 17}])
 def test_outputs_do_not_depend_on_chunks_mates_or_preemption(runner, settings, policy):
     phases, chunked, preempted = set(), [], []

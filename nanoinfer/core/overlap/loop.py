@@ -14,10 +14,10 @@ from nanoinfer.config import EngineConfig
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.interrupt import uninterrupted
-from nanoinfer.core.overlap.flight import Flight, LaunchingRunner
+from nanoinfer.core.overlap.in_flight import InFlightBatch, LaunchingRunner
 from nanoinfer.core.overlap.scheduler import Overlapped, overlapped
-from nanoinfer.core.recording import StepTimes
 from nanoinfer.core.scheduler import Scheduler, scheduler_class
+from nanoinfer.core.trace_builder import StepTimes
 
 
 class OverlappedCore(EngineCore):
@@ -45,8 +45,8 @@ class OverlappedCore(EngineCore):
     ) -> None:
         cls = overlapped(scheduler_class(config.policy, scheduler_cls))
         super().__init__(config, runner, clock, clock_unit, device, cls, block_manager_cls)
-        self._launched: Flight | None = None  # scheduled, and the scheduler does not count on it yet
-        self._awaiting: Flight | None = None  # advanced, its tokens not known yet
+        self._launched: InFlightBatch | None = None  # scheduled, and the scheduler does not count on it yet
+        self._awaiting: InFlightBatch | None = None  # advanced, its tokens not known yet
         self._must_wait = False  # a launch failed: nothing is scheduled before `_awaiting` is resolved
 
     def is_finished(self) -> bool:
@@ -77,7 +77,7 @@ class OverlappedCore(EngineCore):
         try:
             with uninterrupted():
                 times = StepTimes(self._now(), self.next_index)
-                self._launched = flight = Flight(self.scheduler.schedule(), times)
+                self._launched = flight = InFlightBatch(self.scheduler.schedule(), times)
             if not flight.plan.rows:  # all that is left waits for its last token
                 self._launched = None
                 return
@@ -112,7 +112,7 @@ class OverlappedCore(EngineCore):
         with uninterrupted():
             self.scheduler.resolve(flight.plan, result.token_ids)
             flight.times.lap("postprocess", self._now())
-            self._land(flight.plan, result, flight.times)
+            self._finish_step(flight.plan, result, flight.times)
             self._awaiting, self._must_wait = None, False
 
     def _advance_launched(self) -> None:
@@ -123,7 +123,7 @@ class OverlappedCore(EngineCore):
             flight.times.mark = self._now()
             self.scheduler.advance(flight.plan)
             flight.times.lap("postprocess", self._now())
-            self._decided(flight.times)
+            self._begin_next(flight.times)
             self._launched, self._awaiting = None, flight
 
     def _land_all(self) -> None:
@@ -135,5 +135,5 @@ class OverlappedCore(EngineCore):
         lost = [flight.plan for flight in (self._launched, self._awaiting) if flight]
         self._launched, self._awaiting, self._must_wait = None, None, False
         self.scheduler.lose(lost, wanted=self.sequences)
-        if self._recording:
-            self._recording.rewind()
+        if self._builder:
+            self._builder.rewind()

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from collections.abc import Sequence as Tokens
 from inspect import getattr_static
 
-from nanoinfer.core.overlap.flight import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence, SequenceStatus

@@ -1,9 +1,17 @@
 // ---- timeline.js: one row per sequence over steps ----------------------------------------------------
 
+import { counted, LayeredCanvas, make, makeControl, setText, sized } from "./dom.js";
+import { listenToTimeline } from "./gestures.js";
+import { drawAxis, drawNames, drawRows } from "./rowpaint.js";
+import { isAlive, Rows } from "./rows.js";
+import { drawCursor, drawMarker, GUTTER, Scale } from "./view.js";
+/** @import { Bar, Context, Tooltip, Trace, View, ViewState } from "./types.js" */
+
 const AXIS = 20; // px
 
 /** The scrolling rows with the step axis under them. */
-class Timeline {
+export class Timeline {
+  /** @param {View} view @param {Tooltip} tooltip */
   constructor(view, tooltip) {
     this.view = view;
     this.rows = new Rows(view);
@@ -14,14 +22,18 @@ class Timeline {
     this.axis = make("canvas", { class: "ni-axis", "aria-hidden": "true" });
     this.element = make("div", { class: "ni-canvas" }, this.scroller, this.axis);
     this.heading = make("h3");
+    this.scale = new Scale(0, 0, 1);
+    /** @type {{selected: number | null, frame: number, key: string}} */
+    this.shown = { selected: null, frame: 0, key: "" }; // when it was drawn last
     this.scroller.addEventListener("scroll", () => view.repaint());
     tooltip.follow(this.canvas, (x, y) => this.describe(x, y));
     listenToTimeline(this, view);
     view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {ViewState} state */
   draw(state) {
-    const { recording, colors } = this.view;
+    const { trace, colors } = this.view;
     this.rows.update(state);
     const { ids, height, room } = this.rows;
     this.scroller.style.height = `${room}px`;
@@ -39,23 +51,24 @@ class Timeline {
     drawCursor(context, this.scale, state.frame, 0, bottom, colors.ink);
     drawAxis(sized(this.axis, this.element.clientWidth, AXIS), this.scale, this.view);
     setText(this.heading, `Timeline: ${counted(ids.length, "sequence")}${ids.length * height > room ? ", scroll for more" : ""}`);
-    this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${recording.nameOfRange(0, recording.frames - 1)}`);
+    this.canvas.setAttribute("aria-label", `Timeline of ${counted(ids.length, "sequence")} over ${trace.nameOfRange(0, trace.frames - 1)}`);
   }
 
-  /** Scrolls to a new selection, and to somebody alive at a new cursor where nobody in view is. */
+  /** Scrolls to a new selection, and to somebody alive at a new cursor where nobody in view is. @param {ViewState} state */
   _keepInView({ selected, frame }) {
     const { rows, scroller } = this;
-    const isNew = selected !== this.shown || rows.key !== this.shownIn;
-    if (isNew && rows.ids.includes(selected)) this._scrollTo(rows.ids.indexOf(selected));
-    else if ((isNew || frame !== this.shownAt) && rows.ids.length * rows.height > rows.room) {
-      const alive = ({ first, last }) => first <= frame && frame < last;
+    const isNew = selected !== this.shown.selected || rows.key !== this.shown.key;
+    const row = rows.ids.indexOf(selected ?? -1);
+    if (isNew && row >= 0) this._scrollTo(row);
+    else if ((isNew || frame !== this.shown.frame) && rows.ids.length * rows.height > rows.room) {
       const top = Math.floor(scroller.scrollTop / rows.height);
       const inView = rows.listed.slice(top, top + Math.floor(rows.room / rows.height));
-      if (!inView.some(alive)) this._scrollTo(rows.listed.findIndex(alive));
+      if (!inView.some((summary) => isAlive(summary, frame))) this._scrollTo(rows.listed.findIndex((summary) => isAlive(summary, frame)));
     }
-    Object.assign(this, { shown: selected, shownIn: rows.key, shownAt: frame });
+    this.shown = { selected, frame, key: rows.key };
   }
 
+  /** @param {number} row */
   _scrollTo(row) {
     const { height, room } = this.rows;
     const { scrollTop } = this.scroller;
@@ -64,8 +77,9 @@ class Timeline {
     else if ((row + 1) * height > scrollTop + room) this.scroller.scrollTop = (row + 3) * height - Math.min(room, 6 * height);
   }
 
+  /** @param {Context} context @param {ViewState} state @param {number} top */
   _drawSelected(context, { selected }, top) {
-    const row = this.rows.ids.indexOf(selected);
+    const row = this.rows.ids.indexOf(selected ?? -1);
     if (row < 0) return;
     const { colors } = this.view;
     const y = row * this.rows.height - top;
@@ -75,40 +89,36 @@ class Timeline {
     context.strokeRect(GUTTER - 1, y - margin, this.scale.right - GUTTER + 2, this.rows.height + 2 * margin - 1);
   }
 
-  /** The sequence in the row at `y`, or null. */
+  /** The sequence in the row at `y`, or null. @param {number} y */
   rowAt(y) {
     return this.rows.ids[Math.floor((y + this.scroller.scrollTop) / this.rows.height)] ?? null;
   }
 
+  /** @param {number} x @param {number} y */
   describe(x, y) {
-    const { recording } = this.view;
+    const { trace } = this.view;
     const id = this.rowAt(y);
     if (id === null) return null;
-    const frame = this.scale.hit(x, recording.frames);
+    const frame = this.scale.hit(x, trace.frames);
     if (frame === null) return [`sequence ${id}`];
-    return [`sequence ${id}, ${recording.nameOf(frame)}`, ...describeBars(recording, id, frame)];
+    return [`sequence ${id}, ${trace.nameOf(frame)}`, ...describeBars(trace, id, frame)];
   }
 }
 
 const TIMELINE_HELP = "Timeline. Up and down select a sequence; plus and minus zoom, 0 shows the whole run.";
 
-/** What a sequence did in a frame, a line each. */
-function describeBars(recording, id, frame) {
-  const bars = recording.bars.covering(id, frame);
-  if (!bars.length) return isBetween(recording, id, frame) ? ["running, not in this batch"] : ["not in the engine"];
-  return bars.map((bar) => describeBar(bar, recording));
+/** What a sequence did in a frame, a line each. @param {Trace} trace @param {number} id @param {number} frame */
+export function describeBars(trace, id, frame) {
+  const bars = trace.bars.covering(id, frame);
+  if (!bars.length) return [isAlive(trace.bars.summary(id), frame) ? "running, not in this batch" : "not in the engine"];
+  return bars.map((bar) => describeBar(bar, trace));
 }
 
-function isBetween(recording, id, frame) {
-  const { first, last } = recording.bars.summary(id);
-  return first <= frame && frame < last;
-}
-
-/** @param {Bar} bar */
-function describeBar(bar, recording) {
-  const during = bar.end - bar.start > 1 ? ` (${recording.nameOfRange(bar.start, bar.end - 1)})` : "";
+/** @param {Bar} bar @param {Trace} trace */
+function describeBar(bar, trace) {
+  const during = bar.end - bar.start > 1 ? ` (${trace.nameOfRange(bar.start, bar.end - 1)})` : "";
   const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
-  const range = recording.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
+  const range = trace.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
   const chunk = bar.chunks > 1 ? `, chunk ${bar.chunk} of ${bar.chunks}` : "";
   switch (bar.kind) {
     case "prefill": return `prefill of ${counted(bar.tokens, "token")}${range}${chunk}${times}`;
@@ -120,4 +130,5 @@ function describeBar(bar, recording) {
   }
 }
 
-const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);
+/** @param {number} first @param {number} count */
+export const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);

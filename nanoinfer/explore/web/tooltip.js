@@ -1,14 +1,17 @@
 // ---- tooltip.js: what lies under the pointer ------------------------------------------------------
 
+import { clamp, make, pointIn } from "./dom.js";
+
 /** One floating note inside `root`. */
-class Tooltip {
+export class Tooltip {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
     this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });
     root.append(this.element);
   }
 
-  /** @param {string[]|null} lines nothing to say hides it */
+  /** @param {MouseEvent} event @param {string[] | null} lines nothing to say hides it */
   show(event, lines) {
     this.element.hidden = !lines?.length;
     if (!lines?.length) return;
@@ -25,7 +28,10 @@ class Tooltip {
     this.element.hidden = true;
   }
 
-  /** Shows `describe(x, y, event)` while the pointer is over `element`. */
+  /**
+   * Shows `describe(x, y, event)` while the pointer is over `element`.
+   * @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe
+   */
   follow(element, describe) {
     element.addEventListener("pointermove", (event) => this.show(event, describe(...pointIn(element, event), event)));
     element.addEventListener("pointerleave", () => this.hide());

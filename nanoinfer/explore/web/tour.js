@@ -1,24 +1,30 @@
 // ---- tour.js: bookmarks with captions -------------------------------------------------------------------------------------
 
+import { grouped, make, setDisabled, setText, textButton } from "./dom.js";
+/** @import { View, ViewState } from "./types.js" */
+
 /** A caption with Back and Next; each place sets the step and the selection. */
-class Tour {
+export class Tour {
+  /** @param {View} view */
   constructor(view) {
     this.view = view;
-    this.stops = view.recording.meta.tour;
+    this.stops = view.trace.meta.tour;
     this.caption = make("p", { class: "ni-caption", "aria-live": "polite", dir: "auto" });
     this.place = make("span", { class: "ni-muted" });
-    this.back = makeControl("button", { type: "button", class: "ni-button", text: "Back", onclick: () => this.visit(view.state.bookmark - 1) });
-    this.next = makeControl("button", { type: "button", class: "ni-button ni-primary", text: "Next", onclick: () => this.visit(view.state.bookmark + 1) });
+    this.back = textButton("Back", () => this.visit(view.state.bookmark - 1));
+    this.next = textButton("Next", () => this.visit(view.state.bookmark + 1), { class: "ni-button ni-primary" });
     this.element = make("div", { class: "ni-tour", role: "group", "aria-label": "Guided tour", hidden: !this.stops.length }, this.caption, make("div", { class: "ni-tour-buttons" }, this.place, this.back, this.next));
     if (this.stops.length) view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {number} number */
   visit(number) {
     const stop = this.stops[number];
     if (!stop) return;
-    this.view.set({ bookmark: number, frame: this.view.recording.frameOf(stop.step), selected: stop.select });
+    this.view.set({ bookmark: number, frame: this.view.trace.frameOf(stop.step), selected: stop.select });
   }
 
+  /** @param {ViewState} state */
   draw({ bookmark }) {
     setText(this.caption, this.stops[bookmark].caption);
     setText(this.place, `${bookmark + 1} of ${this.stops.length}, step ${grouped(this.stops[bookmark].step)}`);

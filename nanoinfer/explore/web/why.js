@@ -1,26 +1,34 @@
 // ---- why.js: the step in words ----------------------------------------------------------------------------------
 
+import { make } from "./dom.js";
+/** @import { View, ViewState } from "./types.js" */
+
 /** The explanation of the step, read out unless something else does; it stays as tall as it once was, so that nothing jumps. */
-class Why {
+export class Why {
+  /** @param {View} view @param {boolean} readOut */
   constructor(view, readOut = true) {
     this.view = view;
     this.readOut = readOut;
     this.sentences = make("div", { class: "ni-sentences", role: readOut ? "status" : null });
     this.stops = make("div", { class: "ni-stops" });
     this.element = make("div", { class: "ni-why" }, this.sentences, this.stops);
-    this.tallest = 0;
+    this.tallest = 0; // px
+    this.width = 0;
+    this.key = "";
     view.onDraw((state) => this.draw(state));
   }
 
+  /** @param {ViewState} state */
   draw({ frame, playing, theme }) {
-    const { recording } = this.view;
+    const { trace } = this.view;
     if (this.readOut) this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
-    const key = [frame, recording.frames, this.element.clientWidth, theme].join();
+    const key = [frame, trace.frames, this.element.clientWidth, theme].join();
     if (key === this.key) return;
     this.key = key;
-    const lines = recording.sentences[frame].split("\n");
-    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: HEADLINE.test(text) ? "ni-headline" : null })));
-    const stops = [["admission ended", recording.stop[frame]], ["decode loop ended", recording.decode_stop[frame]]];
+    const lines = trace.words.sentences[frame].split("\n");
+    const headline = trace.headline(frame);
+    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: text === headline ? "ni-headline" : null })));
+    const stops = [["admission ended", trace.words.stop[frame]], ["decode loop ended", trace.words.decode_stop[frame]]];
     this.stops.replaceChildren(...stops.map(([name, stop]) => make("span", {}, `${name} `, make("code", { text: stop }))));
     this._keepHeight();
   }

@@ -37,20 +37,20 @@ class StepTimes:
         self.mark = now
 
 
-class Recording:
+class TraceBuilder:
     """Records a scheduler from now on.
 
     Args:
         header: of the trace.
         scheduler: whose events are recorded, and its block manager's.
-        on_step: called as on_step(trace, i) by `tell` for each new step.
+        on_step: called as on_step(trace, i) by `notify` for each new step.
     """
 
     def __init__(self, header: Header, scheduler: Scheduler, on_step: OnStep | None) -> None:
         self.trace = Trace(header)
         self._recorder = TraceRecorder(self.trace.events)
         self._scheduler, self._on_step = scheduler, on_step
-        self._told = 0
+        self._notified = 0
         self._record_to(self._recorder)
 
     @property
@@ -59,15 +59,15 @@ class Recording:
         return self._recorder.step
 
     def request(self, seq: Sequence, arrival: float | None) -> None:
-        """Somebody asked for something; `arrival` is None if that was before the recording."""
+        """A new request; `arrival` is None if it came before the recording began."""
         params = seq.sampling_params.to_dict()
         self.trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, seq.prompt)
 
-    def decided(self, times: StepTimes) -> None:
+    def begin_next(self, times: StepTimes) -> None:
         """All is done that belongs to this step but its tokens; what happens now belongs to the next."""
         self._recorder.step = times.index + 1
 
-    def landed(self, plan: StepPlan, result: StepResult, times: StepTimes) -> None:
+    def add_step(self, plan: StepPlan, result: StepResult, times: StepTimes) -> None:
         """The tokens of this step are taken in."""
         self.trace.steps.append(
             Step(
@@ -88,12 +88,12 @@ class Recording:
         """Steps whose tokens never came are undone: what they changed belongs to the next step that lands."""
         self._recorder.rewind(len(self.trace.steps))
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call on_step for every step that landed since the last time."""
-        while self._told < len(self.trace.steps):
-            self._told += 1
+        while self._notified < len(self.trace.steps):
+            self._notified += 1
             if self._on_step:
-                self._on_step(self.trace, self._told - 1)
+                self._on_step(self.trace, self._notified - 1)
 
     def stop(self) -> None:
         """Record nothing more."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nanoinfer.core.engine_core import Runner
 from nanoinfer.core.plan import StepPlan, StepResult
-from nanoinfer.core.recording import StepTimes
+from nanoinfer.core.trace_builder import StepTimes
 
 PENDING = -1  # the id of a token that was sampled on the device and is not known here yet
 
@@ -42,7 +42,7 @@ class Done:
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class InFlightBatch:
     """A plan on its way through the loop. `launch` is None until it is launched."""
 
     plan: StepPlan
