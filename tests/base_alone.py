@@ -45,7 +45,7 @@ def views(folder: Path) -> None:
     a.to_perfetto(folder / "a.json")
     a.to_html(folder / "one.html")
     both = compare(a, b)
-    assert both.figures()["num_requests"] == (6, 6)
+    assert both.figures()["num_requests", ""] == (6, 6)
     both.to_html(folder / "both.html")
     for page in (a.explore(step=3, select=2), both.explore()):
         forms = page._repr_mimebundle_()

@@ -14,7 +14,7 @@ import nanoinfer
 ROOT = Path(nanoinfer.__file__).parent
 TORCH_FREE = ("reasons", "extras", "sampling_params", "config", "trace", "core", "sim", "viz", "explore")
 BASE = ("reasons", "extras", "sampling_params", "config", "trace", "core", "sim", "explore", "cli", "demo")
-NEED_AN_EXTRA = ("nanoinfer.trace.frames", "nanoinfer.explore.live")
+NEED_AN_EXTRA = ("nanoinfer.trace.tables", "nanoinfer.explore.live")
 COMES_WITH = {"PIL": "matplotlib", "traitlets": "anywidget", "IPython": "ipywidgets"}
 HEAVY = {"torch", "transformers", "safetensors", "huggingface_hub", "triton", "flash_attn"}
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import fsum
 from typing import Any
 
-from nanoinfer.trace.spans import ended_by_length
+from nanoinfer.trace.endings import endings
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 
@@ -80,16 +80,13 @@ def request_times(trace: Trace) -> list[RequestTimes]:
 
 
 def _add_endings(trace: Trace, requests: dict[int, RequestTimes]) -> None:
-    for event in trace.events:
-        if event.kind not in ("finish", "abort") or event.seq_id is None:
-            continue
-        request = requests[event.seq_id]
-        reason = event.data["reason"] if event.data else "abort"
-        recorded = event.step < len(trace.steps)
-        if event.kind == "finish" and (recorded or not ended_by_length(event)):
-            request.finish_reason, request.finished = reason, request.token_times[-1] if request.token_times else None
-        elif event.kind == "abort" and recorded:
-            request.finish_reason, request.finished = reason, trace.steps[event.step].clock
+    for ending in endings(trace.events):
+        request, recorded = requests[ending.seq_id], ending.step < len(trace.steps)
+        if not recorded and (ending.aborted or ending.by_length):
+            continue  # its time is not known
+        last_token = request.token_times[-1] if request.token_times else None
+        request.finish_reason = ending.reason
+        request.finished = trace.steps[ending.step].clock if ending.aborted else last_token
 
 
 def metrics(trace: Trace) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class Trace:
     def to_pandas(self) -> dict[str, pd.DataFrame]:
         """DataFrames "steps", "rows", "events" and "requests"."""
         require("trace.to_pandas()", "pandas")
-        from nanoinfer.trace.frames import to_pandas
+        from nanoinfer.trace.tables import to_pandas
 
         return to_pandas(self)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoinfer.explore.columns import Columns
-from nanoinfer.explore.compare_words import difference_text, metrics_rows, side_names
+from nanoinfer.explore.comparison_words import difference_text, metrics_rows, side_names
 from nanoinfer.explore.frames import Frames, frames_of
 from nanoinfer.explore.pack import Packer
 from nanoinfer.explore.poster import MOST_STEPS, stacked, window
