@@ -91,7 +91,7 @@ class LLMEngine:
             num_kvcache_blocks=self._runner.num_kvcache_blocks,
             device=self._runner.device.type,
             dtype=str(self._runner.dtype).removeprefix("torch."),
-            attention_backend=self._runner.backend.name,
+            attention_backend=self._runner.loaded.backend.name,
             eos=config.eos or self._runner.eos_token_ids,
             vocab_size=self._runner.vocab_size,
             overlap=self._overlap(config.overlap, scheduler_cls),
