@@ -95,7 +95,7 @@ class LLMEngine:
             num_kvcache_blocks=self.runner.num_kvcache_blocks,
             device=self.runner.device.type,
             dtype=str(self.runner.dtype).removeprefix("torch."),
-            attention_backend=self.runner.backend.name,
+            attention_backend=self.runner.loaded.backend.name,
             eos=config.eos or self.runner.eos_token_ids,
             vocab_size=self.runner.vocab_size,
             # Overlap pays where the device computes by itself while the CPU goes on.
