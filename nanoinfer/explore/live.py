@@ -325,17 +325,6 @@ class LiveExplorer(anywidget.AnyWidget):
         return f"<LiveExplorer over {self.trace!r}, {state}>"
 
 
-def live(
-    llm: Engine,
-    prompts: Prompt | Sequence[Prompt] | None = None,
-    sampling_params: Params = None,
-    theme: str = "auto",
-    decode: Decode | None = None,
-) -> LiveExplorer:
-    """A live explorer over `llm`; arguments and errors as for `LiveExplorer`."""
-    return LiveExplorer(llm, prompts, sampling_params, theme, decode)
-
-
 def _take_over(llm: Engine) -> None:
     """Detach the explorer that listens to this engine, if there is one."""
     reference = _explorers.get(llm)

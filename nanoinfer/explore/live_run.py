@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nanoinfer.explore.live_engine import interruptible
 from nanoinfer.explore.live_turns import Turns
 from nanoinfer.sampling_params import as_int
-from nanoinfer.trace.endings import endings
+from nanoinfer.trace.events import endings
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nanoinfer.explore.live_engine import Engine
-from nanoinfer.trace.endings import endings
+from nanoinfer.trace.events import endings
 from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace

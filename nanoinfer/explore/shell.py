@@ -66,6 +66,10 @@ class RichPage:
         state = self._state() | {"theme": self.theme, "height": self.height}
         return html_page(f"nanoinfer: {self.title}", state, alone, noscript)
 
+    def write(self, path: str | Path) -> None:
+        """Write the page to `path` as one file that opens from disk, without a network."""
+        Path(path).write_text(self.page(), encoding="utf-8")
+
     @cached_property
     def text(self) -> str:
         """What is left of the page where there are no pictures."""
@@ -101,7 +105,7 @@ class RichPage:
 
 
 class Exploration(RichPage):
-    """The replay of one trace."""
+    """The replay of one trace; `Trace.explore` explains its arguments and errors."""
 
     def __init__(
         self,
@@ -135,44 +139,6 @@ class Exploration(RichPage):
 
     def __repr__(self) -> str:
         return f"<Exploration of {self.trace!r} at step {self.step}>"
-
-
-def explore(
-    trace: Trace,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-    height: int | None = None,
-) -> Exploration:
-    """The interactive replay of `trace`, as an object that shows itself at the end of a notebook cell.
-
-    Args:
-        trace: a recorded run.
-        step: where it opens; negative counts from the end.
-        select: a sequence to follow.
-        theme: "auto" (as the notebook), "light" or "dark".
-        tour: bookmarks (step, sequence to select or None, caption), visited with Back and Next.
-        height: pixels; as tall as its content by default.
-
-    Raises:
-        IndexError: no such step.
-        ValueError: no such sequence or theme, or a bookmark that the trace does not have.
-    """
-    return Exploration(trace, step, select, theme, tour, height)
-
-
-def to_html(
-    trace: Trace,
-    path: str | Path,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-) -> None:
-    """Write the replay to `path` as one file that opens from disk; arguments as for `explore`."""
-    page = Exploration(trace, step, select, theme, tour).page()
-    Path(path).write_text(page, encoding="utf-8")
 
 
 def live_forms(trace: Trace, queued: list[str], theme: str) -> dict[str, Any]:
