@@ -53,9 +53,9 @@ def test_a_refusal_keeps_the_head_waiting():
 @pytest.mark.parametrize("reason", StopReason)
 def test_every_sentence_can_be_said_with_the_operands_of_its_reason(reason):
     sentence = reason.record.sentence
-    values = {name: 1000 + i for i, name in enumerate(reason.record.operands)} | {"who": "sequence 7"}
-    said, named = fill(sentence, values), re.findall(r"{(\w+)", sentence)
-    assert all(str(values[name]) in said for name in named)
+    values = {name: 1000 + i for i, name in enumerate(reason.record.operands)}
+    said, named = fill(sentence, values, "sequence 7"), re.findall(r"{(\w+)", sentence)
+    assert all(str((values | {"who": "sequence 7"})[name]) in said for name in named)
     assert said[-1:] in (".", "")
     assert ("who" in named) == bool(reason.record.waits), "who waits is named"
     assert reason == reason.record.name == str(reason)
@@ -139,4 +139,4 @@ def test_lists_and_counts_read_as_english():
     assert [sequences([]), sequences([4]), sequences([4, 7])] == ["", "sequence 4", "sequences 4 and 7"]
     assert sequences(range(9)) == "sequences 0, 1, 2, 3, 4 and 4 more"
     assert (counted(1, "block"), counted(0, "block")) == ("1 block", "0 blocks")
-    assert fill("{a:free block}, {a:is}, {b:is} {b}", {"a": 1, "b": 2}) == "1 free block, 1 is, 2 are 2"
+    assert fill("{a:free block}, {a:is}, {b:is} {b}", {"a": 1, "b": 2}, "") == "1 free block, 1 is, 2 are 2"
