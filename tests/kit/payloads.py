@@ -20,7 +20,9 @@ def case(name: str, trace: Trace, payload: dict[str, Any] | None = None, every: 
         "frames": len(trace.steps),
         "states": {i: state_of(trace, i) for i in steps},
         "steps": {i: _step(trace, i) for i in steps},
-        "spans": [[s.seq_id, s.kind, s.start, s.end - s.start, s.tokens] for s in sorted(sequence_spans(trace), key=_order)],
+        "spans": [
+            [s.seq_id, s.kind, s.start, s.end - s.start, s.tokens] for s in sorted(sequence_spans(trace), key=_order)
+        ],
         "rows": [row for i in range(len(trace.steps)) for row in _rows(trace, i)],
     }
 
