@@ -48,8 +48,11 @@ def generate_with(llm: LLM, temperature: float, record: bool) -> Callable[[Token
 
     def generate(prompts: TokenIds, output_lens: list[int]) -> TokenIds:
         params = [SamplingParams(temperature=temperature, max_tokens=n, ignore_eos=True) for n in output_lens]
-        result = llm.generate(prompts, params, record=record, use_tqdm=False)
-        return [output["token_ids"] for output in (result.outputs if record else result)]
+        if record:
+            outputs = llm.generate(prompts, params, record=True, use_tqdm=False).outputs
+        else:
+            outputs = llm.generate(prompts, params, use_tqdm=False)
+        return [output["token_ids"] for output in outputs]
 
     return generate
 

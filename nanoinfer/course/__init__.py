@@ -3,7 +3,7 @@
 from nanoinfer.course import predict, hint, recorded
 """
 
-from nanoinfer.course.hints import hint
+from nanoinfer.course.markup import hint
 from nanoinfer.course.prediction import predict
 from nanoinfer.course.recordings import recorded
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nanoinfer.course.question import Question
+from nanoinfer.extras import missing, require
 
 
 class StaticQuestion:
@@ -40,14 +41,15 @@ def predict(
     Raises:
         ValueError: the answer is none of the options, or there are none and it is no number.
     """
+    require("predict()", "IPython")
     from IPython.display import display
 
     display(_view(Question(question, answer, options, why, tolerance)))  # type: ignore[no-untyped-call]
 
 
 def _view(question: Question) -> Any:
-    try:
-        from nanoinfer.course.widget import QuestionWidget
-    except ImportError:  # a notebook without anywidget
+    if missing("anywidget"):
         return StaticQuestion(question)
+    from nanoinfer.course.widget import QuestionWidget
+
     return QuestionWidget(question)

@@ -13,7 +13,7 @@ NOT_YET = "The answer needs the cells below. Run them, then press Check again."
 SEEN_BELOW = "The cells below show the answer."
 
 
-class Verdict(NamedTuple):
+class Feedback(NamedTuple):
     """What became of an answer: RIGHT, WRONG or OPEN (cannot be told yet), and a sentence."""
 
     kind: str
@@ -58,15 +58,15 @@ class Question:
         """The right answer. Raises what the function raises if the answer is one."""
         return self._checked(self.answer()) if callable(self.answer) else self.answer
 
-    def judge(self, given: str) -> Verdict:
+    def judge(self, given: str) -> Feedback:
         """Compare what the reader chose or typed with the answer."""
         try:
             answer = self.solution()
         except NameError:  # a variable of a cell that has not run
-            return Verdict(OPEN, NOT_YET)
+            return Feedback(OPEN, NOT_YET)
         if self._equal(given, answer):
-            return Verdict(RIGHT, f"Right: {answer}.")
-        return Verdict(WRONG, f"Not this time. You said {given}, and it is {answer}.")
+            return Feedback(RIGHT, f"Right: {answer}.")
+        return Feedback(WRONG, f"Not this time. You said {given}, and it is {answer}.")
 
     def _equal(self, given: str, answer: str | float) -> bool:
         if self.options is not None:

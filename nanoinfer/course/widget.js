@@ -1,4 +1,4 @@
-// A question: radio buttons or a number field, Check, and a verdict that comes from the kernel.
+// A question: radio buttons or a number field, Check, and feedback that comes from the kernel.
 
 const SYMBOL = { right: "\u2713", wrong: "\u2717", open: "\u2026" };
 let count = 0;
@@ -68,9 +68,9 @@ function render({ model, el }) {
   form.append(fieldset, check, status);
   el.append(form);
 
-  function showVerdict() {
+  function showFeedback() {
     /** @type {{kind: keyof typeof SYMBOL, words: string, why: string}} */
-    const { kind, words, why } = model.get("verdict");
+    const { kind, words, why } = model.get("feedback");
     if (!kind) return;
     status.dataset.kind = kind;
     status.innerHTML = `<p><b>${SYMBOL[kind]} ${words}</b></p>${why}`;
@@ -91,9 +91,9 @@ function render({ model, el }) {
     event.preventDefault(); // JupyterLab keeps some fields from sending their form
     form.requestSubmit();
   });
-  model.on("change:verdict", showVerdict);
-  showVerdict();
-  return () => model.off("change:verdict", showVerdict);
+  model.on("change:feedback", showFeedback);
+  showFeedback();
+  return () => model.off("change:feedback", showFeedback);
 }
 
 export default { render };

@@ -22,11 +22,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-try:
-    import anywidget
-    import traitlets
-except ImportError as error:
-    raise ImportError("the live explorer needs anywidget; pip install 'nanoinfer[notebooks]'") from error
+import anywidget
+import traitlets
 
 from nanoinfer.explore.live_candidates import candidates_of
 from nanoinfer.explore.live_engine import Engine, Prompt, interruptible, params_of, prompts_of

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.endings import endings
+from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -42,7 +43,8 @@ class SequenceList:
         self.trace = trace
         self.told: dict[int, Told] = {}
         self._decode = decode
-        self._events = self._steps = self._outputs = 0
+        self._unread = Unread(trace)
+        self._steps = self._outputs = 0
         for seq_id in trace.header.initial.waiting:
             self._of(seq_id)
         for seq_id in trace.header.initial.running:
@@ -70,21 +72,13 @@ class SequenceList:
 
     def _read_events(self, step: int) -> None:
         """What happened up to `step`. Its rows come after: whoever was preempted in an undone step may have one."""
-        events = self.trace.events
-        while self._events < len(events) and events[self._events].step <= step:
-            self._read_event(events[self._events])
-            self._events += 1
-
-    def _read_event(self, event: Event) -> None:
-        if event.seq_id is None:
-            return
-        told = self._of(event.seq_id)
-        if event.kind == "preempt":
-            told.status = "preempted"
-        elif event.kind == "finish":
-            told.status, told.reason = "finished", str((event.data or {}).get("reason", ""))
-        elif event.kind == "abort":
-            told.status = "aborted"
+        events = self._unread.up_to(step)
+        for event in events:
+            if event.kind == "preempt" and event.seq_id is not None:
+                self._of(event.seq_id).status = "preempted"
+        for ending in endings(events):
+            told = self._of(ending.seq_id)
+            told.status, told.reason = ("aborted", "") if ending.aborted else ("finished", ending.reason)
 
     def _read_step(self, step: Step) -> None:
         c = step.columns

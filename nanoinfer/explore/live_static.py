@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from nanoinfer.explore.live_sequences import SequenceList
@@ -20,9 +19,9 @@ def static_forms(trace: Trace, sequences: SequenceList, theme: str) -> dict[str,
     """HTML and text, and a picture once a step has run: the replay up to now, or who is queued."""
     if trace.steps:
         replay = Exploration(trace, step=-1, theme=theme)
-        picture = base64.b64encode(replay.png).decode("ascii")
         html = f"<p>{escaped(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
-        return {"text/html": html, "image/png": picture, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
+        words = {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
+        return replay._repr_mimebundle_() | words
     lines = [f"sequence {seq_id}: {sequences.prompt(seq_id)[:200]}" for seq_id in sequences.told]
     queued = "\n".join(["No step had run when it was shown.", *lines])
     html = f'<p>{escaped(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escaped(queued)}</pre>'

@@ -18,6 +18,7 @@ from typing import Any
 from nanoinfer.explore.pack import Bookmark, checked_sequence, pack
 from nanoinfer.explore.page import escaped, html_page
 from nanoinfer.explore.poster import poster_png, poster_text
+from nanoinfer.extras import missing
 from nanoinfer.trace.trace import Trace
 
 THEMES = ("auto", "light", "dark")
@@ -67,19 +68,18 @@ class RichPage:
         return self._text()
 
     @cached_property
-    def png(self) -> bytes:
-        """What is left of the page where nothing moves."""
-        return self._png("dark" if self.theme == "dark" else "light")
+    def png(self) -> bytes | None:
+        """What is left of the page where nothing moves; None without matplotlib, and then the text stands alone."""
+        return None if missing("matplotlib") else self._png("dark" if self.theme == "dark" else "light")
 
     @cached_property
     def html(self) -> str:
         """Poster and frame. The frame shows itself and hides the poster, so without scripts the poster stays."""
-        picture = base64.b64encode(self.png).decode("ascii")
         height = self.height or FIRST_HEIGHT
+        style, source = "max-width:100%", f"data:image/png;base64,{self._picture()}"
+        image = f'<img alt="{escaped(self.alternative)}" style="{style}" src="{source}">' if self.png else ""
         return (
-            '<div class="nanoinfer-explorer">'
-            f'<div data-ni-poster><img alt="{escaped(self.alternative)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{picture}">'
+            f'<div class="nanoinfer-explorer"><div data-ni-poster>{image}'
             f'<pre style="white-space:pre-wrap;font-family:monospace">{escaped(self.text)}</pre></div>'
             f'<iframe title="{escaped(f"nanoinfer explorer: {self.title}")}" '
             f'style="display:none;width:100%;height:{height}px;border:0" '
@@ -87,9 +87,13 @@ class RichPage:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        del include, exclude  # the three forms are one output: whoever reads the notebook picks
-        picture = base64.b64encode(self.png).decode("ascii")
-        return {"text/html": self.html, "image/png": picture, "text/plain": self.text}
+        del include, exclude  # all forms are one output: the program that shows the notebook picks
+        picture = {"image/png": self._picture()} if self.png else {}
+        return {"text/html": self.html, **picture, "text/plain": self.text}
+
+    def _picture(self) -> str:
+        """`png` as text."""
+        return base64.b64encode(self.png or b"").decode("ascii")
 
 
 class Exploration(RichPage):

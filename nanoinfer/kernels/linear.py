@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
 from nanoinfer.kernels.interpreter import is_interpreting
 from nanoinfer.kernels.norm import MAX_PARTS
 from nanoinfer.kernels.paged_decode import PROCESSORS

@@ -10,9 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
+from nanoinfer.models.ops import PartialSums
 
-MAX_PARTS = 6  # of an x that comes in parts
+MAX_PARTS = 6  # of partial sums
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -29,12 +30,11 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return launch(x, None, weight, eps)
 
 
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+def add_rms_norm(x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Add x to `residual` in place, then normalise what `residual` now holds: its rounded values.
 
     Args:
-        x: [tokens, hidden], contiguous along hidden; or up to MAX_PARTS of them, [parts, tokens, hidden], to be added
-            up first, in float32.
+        x: [tokens, hidden], contiguous along hidden; or up to MAX_PARTS partial sums, which are added up first.
         residual: [tokens, hidden], contiguous along hidden; changed.
         weight: [hidden].
         eps: keeps a row of zeros finite.
@@ -45,9 +45,12 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Ten
     return launch(x, residual, weight, eps)
 
 
-def launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+def launch(x: Tensor | PartialSums, residual: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    parts, part_stride, most_parts = 1, 0, 1
+    if isinstance(x, PartialSums):
+        x = x.parts
+        parts, part_stride, most_parts = len(x), x.stride(0), MAX_PARTS
     tokens, hidden = x.shape[-2:]
-    parts, part_stride = (1, 0) if x.ndim == 2 else (len(x), x.stride(0))
     dtype = x.dtype if residual is None else residual.dtype
     out = torch.empty((tokens, hidden), dtype=dtype, device=x.device)
     block = triton.next_power_of_2(hidden)
@@ -64,7 +67,7 @@ def launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Te
         hidden,
         eps,
         block,
-        1 if x.ndim == 2 else MAX_PARTS,
+        most_parts,
         num_warps=min(max(block // 256, 1), 8),
         **LAUNCH,
     )

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanoinfer.kernels.activation import silu_mul
+from nanoinfer.kernels.feed_tokens import feed_tokens
 from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
-from nanoinfer.kernels.pending import resolve_pending
 from nanoinfer.kernels.rotary_store import norm_rope_store
-from nanoinfer.models.ops import LayerCache
+from nanoinfer.models.ops import LayerCache, PartialSums
 
 
 class Rotation(NamedTuple):
@@ -26,28 +26,34 @@ class Rotation(NamedTuple):
 class TritonOps:
     """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written.
 
-    Matrix products are our own only in decode steps: elsewhere the CPU launches them one by one, and launches the
-    library's sooner.
+    Only decode steps use our own matrix products: without a CUDA graph the CPU launches them one by one, and is
+    faster at launching the library's.
     """
 
-    decoding = False
+    def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+        return feed_tokens(token_ids, sampled)
 
-    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
-        return resolve_pending(token_ids, sampled)
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
+        if decoding and bias is None:
+            if x.shape[0] == 1:
+                return linear_one_row(x, weight)
+            if parts_of(x, weight) == 1:
+                return linear_few_rows(x, weight)
+        return F.linear(x, weight, bias)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:
-        own = self.decoding and bias is None
-        if own and x.shape[0] == 1:
-            return linear_one_row(x, weight)
-        parts = parts_of(x, weight) if own else 0
-        if parts == 1 or (parts > 1 and in_parts):
-            return linear_few_rows(x, weight)
+    def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor | PartialSums:
+        if decoding and bias is None:
+            if x.shape[0] == 1:
+                return linear_one_row(x, weight)
+            if parts := parts_of(x, weight):
+                out = linear_few_rows(x, weight)
+                return out if parts == 1 else PartialSums(out)
         return F.linear(x, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return rms_norm(x, weight, eps)
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         return add_rms_norm(x, residual, weight, eps)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:

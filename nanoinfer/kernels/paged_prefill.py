@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
 from nanoinfer.kernels.online_softmax import LOG2_E, attend_to_tile
 from nanoinfer.kernels.paging import token_slots
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
 
 
 def norm_rope_store(

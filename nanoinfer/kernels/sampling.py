@@ -1,9 +1,9 @@
 """One token for each row of logits, greedy or drawn, in two passes: over pieces of the vocabulary, then over pieces.
 
-The draw is the race of `runner/sampler.py` with the numbers of `runner/draws.py`, bit for bit up to the uniform number.
-Logits are read once, and nothing of their size is written. A piece takes its own maximum off its logits, and the
-second pass puts the pieces back on one scale, so that small temperatures lose no precision. The work is in the
-random bits, so the race is run over times, not over their logarithms, and all powers and logarithms are of base 2.
+The draw is the race of `runner/sampler.py` with the numbers of `runner/random_numbers.py`, bit for bit up to the
+uniform number. Logits are read once, and nothing of their size is written. A piece subtracts its own maximum from its
+logits, and the second pass puts the pieces back on one scale, so that small temperatures lose no precision. Most of
+the work is random bits, so the race is run over times, not their logarithms, and all powers and logarithms are base 2.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
-from nanoinfer.runner import draws as numbers
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
+from nanoinfer.runner import random_numbers
 
 UNSIGNED = (1 << 64) - 1
-GOLDEN = tl.constexpr(numbers.GOLDEN & UNSIGNED)
-MIX_1 = tl.constexpr(numbers.MIX_1 & UNSIGNED)
-MIX_2 = tl.constexpr(numbers.MIX_2 & UNSIGNED)
-PAIR = tl.constexpr(numbers.PAIR)
-MIN_TEMPERATURE = tl.constexpr(numbers.MIN_TEMPERATURE)
+GOLDEN = tl.constexpr(random_numbers.GOLDEN & UNSIGNED)
+MIX_1 = tl.constexpr(random_numbers.MIX_1 & UNSIGNED)
+MIX_2 = tl.constexpr(random_numbers.MIX_2 & UNSIGNED)
+PAIR = tl.constexpr(random_numbers.PAIR)
+MIN_TEMPERATURE = tl.constexpr(random_numbers.MIN_TEMPERATURE)
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 # Tokens of one piece, whole pairs of runs: small ones spread a few rows over the whole GPU, large ones spend less on
@@ -36,7 +36,7 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
     Args:
         logits: [rows, vocab], bfloat16 or float32, contiguous along the vocabulary.
         temperatures: float32 [rows].
-        keys: int64 [rows]: the requests' keys, see `draws.request_key`.
+        keys: int64 [rows]: the requests' keys, see `random_numbers.request_key`.
         draws: int64 [rows]: the number of each request's draw, from 0.
         out: int64 [rows], where the tokens go; a new tensor when None.
 
@@ -104,7 +104,8 @@ def _race_in_pieces(
 
 @triton.jit
 def _token(number: tl.tensor) -> tl.tensor:
-    """The lower of the two tokens that share output `number` (see `draws.token_bits`); the other is PAIR further."""
+    """The lower of the two tokens that share output `number`, see `random_numbers.token_bits`; the other is number
+    PAIR after it."""
     return number // PAIR * (2 * PAIR) + number % PAIR
 
 
@@ -159,7 +160,7 @@ def _finite(shift: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _splitmix64(key: tl.tensor, counter: tl.tensor) -> tl.tensor:
-    """`draws.splitmix64` in unsigned arithmetic."""
+    """`random_numbers.splitmix64` in unsigned arithmetic."""
     bits = key + GOLDEN + counter * GOLDEN
     bits = (bits ^ (bits >> 30)) * MIX_1
     bits = (bits ^ (bits >> 27)) * MIX_2
@@ -168,7 +169,7 @@ def _splitmix64(key: tl.tensor, counter: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _exponential(bits: tl.tensor) -> tl.tensor:
-    """`draws.exponential` in units of log 2, which all tokens share.
+    """`random_numbers.exponential` in units of log 2, which all tokens share.
 
     There is no log1p: below 2^-5 the series of -log(1 - u) is exact to float32, above it 1 - u loses little.
     """

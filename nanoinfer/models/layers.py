@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanoinfer.models.ops import Ops
+from nanoinfer.models.ops import Ops, PartialSums
 from nanoinfer.models.parallel import Ranks
 
 
@@ -50,15 +50,12 @@ class ColumnLinear(nn.Module):
         self.bias = uninitialised(rows, place=place, shard_dim=0) if bias else None
         self.ops = ops
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.ops.linear(x, self.weight, self.bias)
+    def forward(self, x: Tensor, decoding: bool) -> Tensor:
+        return self.ops.linear(x, self.weight, self.bias, decoding)
 
 
 class RowLinear(nn.Module):
-    """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks.
-
-    What it returns may be in parts, see `Ops.linear`: `RMSNorm.add` is to read it.
-    """
+    """y = x W^T + b, with W cut by inputs: each rank has a part of x, and the products are summed over the ranks."""
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool, place: Placement, ranks: Ranks, ops: Ops
@@ -69,10 +66,11 @@ class RowLinear(nn.Module):
         self.ranks = ranks
         self.ops = ops
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, decoding: bool) -> Tensor | PartialSums:
+        """What `RMSNorm.add` reads."""
         if self.ranks.size == 1:
-            return self.ops.linear(x, self.weight, self.bias, True)
-        y = self.ranks.sum(self.ops.linear(x, self.weight, None))
+            return self.ops.split_linear(x, self.weight, self.bias, decoding)
+        y = self.ranks.sum(self.ops.linear(x, self.weight, None, decoding))
         return y if self.bias is None else y + self.bias  # once, not once on each rank
 
 
@@ -89,9 +87,9 @@ class MergedLinear:
         self.bias = merge(biases) if biases else None
         self.ops = linears[0].ops
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, decoding: bool) -> Tensor:
         """The outputs [num_tokens, sum of out_features] side by side, in the order of the linears."""
-        return self.ops.linear(x, self.weight, self.bias)
+        return self.ops.linear(x, self.weight, self.bias, decoding)
 
 
 def merge(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -133,7 +131,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.ops.rms_norm(x, self.weight, self.eps)
 
-    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+    def add(self, x: Tensor | PartialSums, residual: Tensor) -> Tensor:
         """Add x to `residual` in place and return the normalised sum: what each half of a layer begins with."""
         return self.ops.add_rms_norm(x, residual, self.weight, self.eps)
 

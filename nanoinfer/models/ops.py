@@ -24,33 +24,37 @@ class LayerCache(NamedTuple):
     value: Tensor
 
 
+class PartialSums(NamedTuple):
+    """The result of a matrix product, still to be added up over `parts`, float32 [parts, num_tokens, out_features]:
+    each sums over a piece of the inner dimension (split-K)."""
+
+    parts: Tensor
+
+
 class Ops(Protocol):
-    """What a step does besides attention.
+    """What a step does besides attention."""
 
-    Attributes:
-        decoding: whether each row of the step that comes next is one token; to be set before it.
-    """
-
-    decoding: bool
-
-    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+    def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         """Token ids [num_tokens] with each -1 - i replaced by sampled[i], as int64."""
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:
-        """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]. Where only `add_rms_norm`
-        reads it, `in_parts` allows float32 [parts, num_tokens, out_features] to be added up there."""
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
+        """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]; `decoding` says that each
+        row of the step is one token."""
+
+    def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor | PartialSums:
+        """As `linear`, but the sum may be left to `add_rms_norm`."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019), in float32 inside."""
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Adds x to `residual` in place, and returns the normalised sum. x is what `linear` returned."""
+    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """Adds x to `residual` in place, and returns the normalised sum."""
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up of [num_tokens, 2 * n], as [num_tokens, n] (Shazeer, 2020)."""
 
     def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Any:
-        """What `norm_rotate_store` needs of the rotary tables [max_positions, head_dim] for tokens at `positions`."""
+        """What `norm_rotate_store` needs from the rotary tables [max_positions, head_dim] for tokens at `positions`."""
 
     def norm_rotate_store(
         self,
@@ -81,18 +85,20 @@ class Ops(Protocol):
 class TorchOps:
     """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
 
-    decoding = False  # makes no difference here
-
-    def resolve_pending(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
+    def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, in_parts: bool = False) -> Tensor:  # noqa: ARG002
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:  # noqa: ARG002
         return F.linear(x, weight, bias)
+
+    def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
+        return self.linear(x, weight, bias, decoding)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return F.rms_norm(x, weight.shape, weight, eps)
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+        assert isinstance(x, Tensor), "nothing here leaves a sum to others"
         return F.rms_norm(residual.add_(x), weight.shape, weight, eps)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:

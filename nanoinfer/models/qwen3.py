@@ -27,7 +27,7 @@ from nanoinfer.models.layers import (
     RotaryEmbedding,
     RowLinear,
 )
-from nanoinfer.models.ops import LayerCache, Ops, TorchOps
+from nanoinfer.models.ops import LayerCache, Ops, PartialSums, TorchOps
 from nanoinfer.models.parallel import OneDevice, Ranks
 
 
@@ -69,11 +69,13 @@ class Step:
         rotation: the angles of the tokens' positions, as the ops want them.
         slot_mapping: [num_tokens], the cache slot of each token.
         attention: what the backend prepared for this batch.
+        decoding: whether each row is one token.
     """
 
     rotation: Any
     slot_mapping: Tensor
     attention: Any
+    decoding: bool
 
 
 class Qwen3Attention(nn.Module):
@@ -92,9 +94,9 @@ class Qwen3Attention(nn.Module):
         self.qkv = MergedLinear(self.q_proj, self.k_proj, self.v_proj)
         self.parts = parts
 
-    def forward(self, x: Tensor, cache: LayerCache, step: Step) -> Tensor:
+    def forward(self, x: Tensor, cache: LayerCache, step: Step) -> Tensor | PartialSums:
         q, k, v = self.parts.ops.norm_rotate_store(
-            self.qkv(x),
+            self.qkv(x, step.decoding),
             self.q_norm.weight,
             self.k_norm.weight,
             self.q_norm.eps,
@@ -103,7 +105,7 @@ class Qwen3Attention(nn.Module):
             cache,
         )
         out = self.parts.backend.attend(q, k, v, cache, step.attention)
-        return self.o_proj(out.flatten(1))  # type: ignore[no-any-return]
+        return self.o_proj(out.flatten(1), step.decoding)  # type: ignore[no-any-return]
 
 
 class Qwen3MLP(nn.Module):
@@ -118,8 +120,8 @@ class Qwen3MLP(nn.Module):
         self.gate_up = MergedLinear(self.gate_proj, self.up_proj)
         self.ops = parts.ops
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.ops.silu_mul(self.gate_up(x)))  # type: ignore[no-any-return]
+    def forward(self, x: Tensor, decoding: bool) -> Tensor | PartialSums:
+        return self.down_proj(self.ops.silu_mul(self.gate_up(x, decoding)), decoding)  # type: ignore[no-any-return]
 
 
 class Qwen3DecoderLayer(nn.Module):
@@ -132,11 +134,13 @@ class Qwen3DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, parts.place, parts.ops)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, parts.place, parts.ops)
 
-    def forward(self, x: Tensor | None, residual: Tensor, cache: LayerCache, step: Step) -> Tensor:
+    def forward(
+        self, x: Tensor | PartialSums | None, residual: Tensor, cache: LayerCache, step: Step
+    ) -> Tensor | PartialSums:
         """x [num_tokens, hidden_size] is what the layer before computed; None for the first."""
         x = self.input_layernorm(residual) if x is None else self.input_layernorm.add(x, residual)
         x = self.self_attn(x, cache, step)
-        return self.mlp(self.post_attention_layernorm.add(x, residual))  # type: ignore[no-any-return]
+        return self.mlp(self.post_attention_layernorm.add(x, residual), step.decoding)  # type: ignore[no-any-return]
 
 
 class Qwen3Model(nn.Module):
@@ -153,11 +157,18 @@ class Qwen3Model(nn.Module):
         self.ops = parts.ops
 
     def forward(
-        self, token_ids: Tensor, positions: Tensor, slot_mapping: Tensor, caches: list[LayerCache], attention: Any
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        slot_mapping: Tensor,
+        caches: list[LayerCache],
+        attention: Any,
+        decoding: bool,
     ) -> Tensor:
         residual = self.embed_tokens(token_ids)
-        step = Step(self.ops.rotation(self.rotary.cos, self.rotary.sin, positions), slot_mapping, attention)
-        x: Tensor | None = None
+        rotation = self.ops.rotation(self.rotary.cos, self.rotary.sin, positions)
+        step = Step(rotation, slot_mapping, attention, decoding)
+        x: Tensor | PartialSums | None = None
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, residual, cache, step)
         assert x is not None, "a model without layers"
@@ -182,7 +193,13 @@ class Qwen3ForCausalLM(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def forward(
-        self, token_ids: Tensor, positions: Tensor, slot_mapping: Tensor, caches: list[LayerCache], attention: Any
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        slot_mapping: Tensor,
+        caches: list[LayerCache],
+        attention: Any,
+        decoding: bool,
     ) -> Tensor:
         """Hidden states [num_tokens, hidden_size] of a flat batch.
 
@@ -192,16 +209,18 @@ class Qwen3ForCausalLM(nn.Module):
             slot_mapping: [num_tokens], the cache slot that each token's key and value are written to.
             caches: one for each layer; written in place.
             attention: what the backend prepared for this batch.
+            decoding: whether each row of the batch is one token.
         """
-        return self.model(token_ids, positions, slot_mapping, caches, attention)  # type: ignore[no-any-return]
+        return self.model(token_ids, positions, slot_mapping, caches, attention, decoding)  # type: ignore[no-any-return]
 
-    def compute_logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+    def compute_logits(self, hidden: Tensor, decoding: bool, out: Tensor | None = None) -> Tensor:
         """Logits [rows, vocab_size] of hidden states [rows, hidden_size]; only rows that sample need them.
 
         Args:
             hidden: what `forward` returned, or some of its rows.
+            decoding: as in `forward`.
             out: where to put them.
         """
         if out is not None and self.ranks.size == 1:
             return torch.mm(hidden, self.lm_head.weight.t(), out=out)  # the head is large: no copy of its output
-        return self.ranks.concat(self.lm_head(hidden), out)
+        return self.ranks.concat(self.lm_head(hidden, decoding), out)

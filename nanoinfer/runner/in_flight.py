@@ -5,11 +5,13 @@ Times are CUDA events, read when the tokens are: they add no wait of their own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from nanoinfer.core.plan import StepResult
 from nanoinfer.runner.host_step import HostStep
 
 
@@ -30,27 +32,25 @@ class InFlight:
         sampled: [rows] ids on the device; copied to the host behind everything that was enqueued so far.
         step: what was enqueued.
         check: called while waiting and once after it; raises when there is no result to be had.
-
-    Attributes:
-        graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
-        timing: seconds: "launch", set by the runner, and after `result()` "gpu", from the moment the device could begin
-            to the sampled tokens.
+        began: `time.perf_counter()` when its launch began.
     """
 
-    def __init__(self, slot: Slot, sampled: Tensor, step: HostStep, check: Callable[[], None]) -> None:
+    def __init__(self, slot: Slot, sampled: Tensor, step: HostStep, check: Callable[[], None], began: float) -> None:
         self.slot = slot
         self.places = step.places
         self.graph_size = step.graph_size
         self.check = check
-        self.timing: dict[str, float] = {}
         slot.tokens[: len(sampled)].copy_(sampled, non_blocking=True)
         slot.end.record()
+        self.launch_time = time.perf_counter() - began
 
-    def result(self) -> list[int]:
-        """Wait for the device; one sampled id for each row of the plan."""
+    def result(self) -> StepResult:
+        """Wait for the device; one sampled id for each row of the plan.
+
+        Its timing, in seconds: "launch", and "gpu" from the moment the device could begin to the sampled tokens.
+        """
         while not self.slot.end.query():  # type: ignore[no-untyped-call]
             self.check()
         self.check()  # what was given up ends early too
-        self.timing["gpu"] = self.slot.start.elapsed_time(self.slot.end) / 1e3
-        token_ids: list[int] = self.slot.tokens[self.places].tolist()
-        return token_ids
+        timing = {"launch": self.launch_time, "gpu": self.slot.start.elapsed_time(self.slot.end) / 1e3}
+        return StepResult(self.slot.tokens[self.places].tolist(), timing, self.graph_size)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.plan import Row
-from nanoinfer.core.sequence import PENDING
 from nanoinfer.runner.attention import AttentionBatch
 
 Ints = npt.NDArray[np.int32]

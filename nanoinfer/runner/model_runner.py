@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.pending import Done
-from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.core.overlap.in_flight import Done
+from nanoinfer.core.plan import Row, StepPlan, StepResult
 from nanoinfer.kernels.interpreter import repair_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import Placement
@@ -172,13 +172,13 @@ class ModelRunner:
         """Inputs of rows that each compute their last token, filled up with rows that do nothing."""
         return decode_arrays(rows, self.block_size, self.table_width, self.sampled_in, padded_rows)
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample one id for each row, in row order.
 
         Writes the KV cache at the rows' slots. Rows that stop in the middle of a prompt get an id too; it means
         nothing, and drawing it disturbs nothing.
         """
-        return self.launch(plan).result() if plan.rows else []
+        return self.launch(plan).result() if plan.rows else StepResult([])
 
     def launch(self, plan: StepPlan) -> Done | InFlight:
         """Start computing a plan with at least one row; on a GPU, without waiting for it.
@@ -188,10 +188,9 @@ class ModelRunner:
         """
         began = time.perf_counter()
         step = self.host_step(plan)
-        pending = self.enter(step)
+        entered = self.enter(step, began)
         self.sampled_in = dict(zip((row.seq_id for row in plan.rows), step.places, strict=True))
-        pending.timing["launch"] = time.perf_counter() - began
-        return pending
+        return entered
 
     def host_step(self, plan: StepPlan) -> HostStep:
         """The plan as arrays, padded where a graph will run it."""
@@ -208,17 +207,20 @@ class ModelRunner:
         places = sorted(range(len(order)), key=order.__getitem__)  # the inverse of `order`
         return HostStep(places, arrays, graph_size, sampler.filters_of(seqs))
 
-    def enter(self, step: HostStep) -> Done | InFlight:
-        """Compute a step, or on a GPU begin to."""
+    def enter(self, step: HostStep, began: float) -> Done | InFlight:
+        """Compute a step whose launch `began` then, or on a GPU begin to."""
         with self.ready(step):
-            return self.start(step) if self.on_gpu else Done(self.compute(step).tolist())
+            if self.on_gpu:
+                return self.start(step, began)
+            token_ids = self.compute(step).tolist()
+            return Done(StepResult(token_ids, {"launch": time.perf_counter() - began}))
 
-    def start(self, step: HostStep) -> InFlight:
+    def start(self, step: HostStep, began: float) -> InFlight:
         """Enqueue a step on the GPU."""
         slot = self.slots.pop(0)
         self.slots.append(slot)
         slot.start.record()
-        return InFlight(slot, self.compute(step), step, self.check)
+        return InFlight(slot, self.compute(step), step, self.check, began)
 
     def check(self) -> None:
         """Called again and again while a step in flight is waited for; raises when it cannot end well."""
@@ -255,11 +257,11 @@ class ModelRunner:
     def forward_inputs(self, inputs: StepInputs, out: Tensor | None = None) -> Tensor:
         """Logits [rows, vocab_size] of each row's last token, in `out` where it is given."""
         metadata = self.backend.prepare(inputs.attention, self.dtype)
-        self.ops.decoding = inputs.attention.is_decode
-        token_ids = self.ops.resolve_pending(inputs.token_ids, self.sampled)
-        hidden = self.model(token_ids, inputs.positions, inputs.slot_mapping, self.caches, metadata)
-        last = hidden if inputs.attention.is_decode else hidden[inputs.last_indices]
-        return self.model.compute_logits(last, out)
+        decoding = inputs.attention.is_decode
+        token_ids = self.ops.feed_tokens(inputs.token_ids, self.sampled)
+        hidden = self.model(token_ids, inputs.positions, inputs.slot_mapping, self.caches, metadata, decoding)
+        last = hidden if decoding else hidden[inputs.last_indices]
+        return self.model.compute_logits(last, decoding, out)
 
     def sample(self, logits: Tensor, tensors: Mapping[str, Tensor]) -> None:
         """Draw a token for each row from the whole vocabulary, into `self.sampled`."""

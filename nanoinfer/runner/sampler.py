@@ -1,7 +1,7 @@
 """From logits to one token per sequence: greedy, temperature, top-k, top-p, with a seed for each request.
 
-Sampling is a race: token i finishes after an exponential time of rate p_i, and the first one home is drawn with
-probability p_i (the Gumbel-max trick in its exponential form; Gumbel, 1954). The random numbers are in `draws.py`.
+Sampling is a race: token i finishes after an exponential time of rate p_i, and token i wins with probability p_i (the
+Gumbel-max trick in its exponential form; Gumbel, 1954). The race is run on the numbers of `random_numbers.py`.
 
 This is the reference; `nanoinfer/kernels/sampling.py` runs the same race, with the same numbers, on a GPU.
 """
@@ -19,7 +19,14 @@ import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.runner.draws import MAX_TEMPERATURE, MIN_TEMPERATURE, exponential, request_key, splitmix64, token_bits
+from nanoinfer.runner.random_numbers import (
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    exponential,
+    request_key,
+    splitmix64,
+    token_bits,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
+from nanoinfer.trace.words import counted
+from nanoinfer.viz.canvas import add_rects, add_text, label_steps, new_figure, plot, text_width
 from nanoinfer.viz.marks import add_preemptions, legend, legend_height
 from nanoinfer.viz.rules import Entry
 from nanoinfer.viz.series import (

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from matplotlib.colors import to_hex, to_rgb
-
 FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
 
 # Type sizes in points.
@@ -104,9 +102,15 @@ def get_theme(name: str) -> Theme:
     return THEMES[name]
 
 
+def channels(color: str) -> bytes:
+    """Red, green and blue of "#rrggbb", from 0 to 255."""
+    return bytes.fromhex(color[1:])
+
+
 def luminance(color: str) -> float:
     """Relative luminance as WCAG defines it: 0 is black, 1 is white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    shares = [channel / 255 for channel in channels(color)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -123,5 +127,5 @@ def ink_on(fill: str) -> str:
 
 def mix(color: str, other: str, share: float) -> str:
     """`color` with `share` (0 to 1) of `other` stirred in."""
-    red, green, blue = ((1 - share) * a + share * b for a, b in zip(to_rgb(color), to_rgb(other), strict=True))
-    return to_hex((red, green, blue))
+    pairs = zip(channels(color), channels(other), strict=True)
+    return "#" + bytes(round((1 - share) * a + share * b) for a, b in pairs).hex()

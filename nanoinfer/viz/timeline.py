@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from nanoinfer.trace.spans import Span, sequence_spans
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.canvas import add_text, counted, label_steps, new_figure
+from nanoinfer.trace.words import counted
+from nanoinfer.viz.canvas import add_text, label_steps, new_figure
 from nanoinfer.viz.marks import legend, legend_height
 from nanoinfer.viz.rules import SEQUENCE_LEGEND, WASTED_LEGEND, Entry
 from nanoinfer.viz.theme import SMALL, Theme, get_theme

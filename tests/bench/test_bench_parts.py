@@ -1,4 +1,4 @@
-"""The parts of the benchmark that need no model: works, floor, timing, groups, gaps, tables."""
+"""The parts of the benchmark that need no model: works, byte floor, timing, groups, gaps, tables."""
 
 import json
 from types import SimpleNamespace
@@ -7,7 +7,10 @@ import pytest
 
 from nanoinfer import EngineConfig
 from nanoinfer.bench import report, run
-from nanoinfer.bench.floor import (
+from nanoinfer.bench.measure import Runs, recording_cost, time_runs
+from nanoinfer.bench.profiler import Entry, Gaps, by_group, group_of, idle_gaps
+from nanoinfer.bench.report import table
+from nanoinfer.bench.roofline import (
     Bandwidth,
     ModelBytes,
     contexts_read,
@@ -16,9 +19,6 @@ from nanoinfer.bench.floor import (
     measure_bandwidth,
     model_bytes,
 )
-from nanoinfer.bench.measure import Runs, recording_cost, time_runs
-from nanoinfer.bench.profiler import Entry, Gaps, by_group, group_of, idle_gaps
-from nanoinfer.bench.report import table
 from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.models.config import load_config
 

@@ -11,9 +11,9 @@ from nanoinfer.course.question import OPEN, RIGHT, WRONG, Question
 def test_a_choice_is_judged_by_its_text():
     question = Question("Who waits?", "B", ["A", "B"])
     assert question.judge("B").kind == RIGHT
-    verdict = question.judge("A")
-    assert verdict.kind == WRONG
-    assert verdict.words == "Not this time. You said A, and it is B."
+    feedback = question.judge("A")
+    assert feedback.kind == WRONG
+    assert feedback.words == "Not this time. You said A, and it is B."
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def test_every_file_of_kernels_is_measured_but_pending():
     assert launching - {"pending"} == set(CASES)
 
 
+@pytest.mark.slow
 def test_it_runs_and_writes_every_case(kernels, run, tmp_path):
     sizes = ["--rows", 1, 2, "--context", 20, "--ragged", 5, 40, "--budget-ms", 1]
     assert run(kernels, *sizes, "--device", DEVICE, "--out", tmp_path / "deep" / "kernels.json") == 0

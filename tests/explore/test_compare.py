@@ -11,9 +11,10 @@ from kit.node import run_node
 from kit.payloads import case
 
 from nanoinfer import SamplingParams, compare, simulate
-from nanoinfer.explore.compare import comparison_to_html, explore_comparison, payload
-from nanoinfer.explore.compare_words import MOST_LISTED, difference_text, metrics_rows, side_names
+from nanoinfer.explore.comparison import comparison_to_html, explore_comparison, payload
+from nanoinfer.explore.comparison_words import MOST_LISTED, difference_text, metrics_rows, side_names
 from nanoinfer.explore.frames import MOST_FRAMES
+from nanoinfer.reasons import Stop
 
 
 def costs(plan):
@@ -50,7 +51,7 @@ def test_the_clock_says_when_every_step_started_and_the_last_one_ended(timed):
 
 def test_frames_are_equally_long_on_both_sides(monkeypatch):
     """A trace of many steps is shown in buckets; the other one then is as well, even if it is short."""
-    import nanoinfer.explore.compare as module
+    import nanoinfer.explore.comparison as module
 
     short, long = run(cost_model=costs), run(cost_model=costs, max_num_seqs=2)
     limit = len(short.steps) + 1
@@ -117,12 +118,28 @@ def test_a_trace_that_only_ends_earlier_is_the_difference():
     short = run()
     del short.steps[-2:]
     comparison = compare(short, run())
+    assert comparison.attribute == "steps"
+    assert (comparison.value_a, comparison.value_b) == (len(short.steps), len(short.steps) + 2)
     assert difference_text(comparison) == (
         f"The traces first differ at step {len(short.steps)}: a has {len(short.steps)} steps, "
         f"b has {len(short.steps) + 2}."
     )
     assert "b: " in explore_comparison(comparison).text
     assert "a: has ended" in explore_comparison(comparison).text
+
+
+def test_values_are_told_whatever_they_hold():
+    """A reason may hold the very words that join the sentence."""
+    a, b = run(), run()
+    a.steps[2].stop, b.steps[2].stop = Stop("X: 1 in a, 2 in b"), Stop("Y" * 300)
+    comparison = compare(a, b)
+    assert (comparison.first_difference, comparison.attribute) == (2, "stop")
+    assert (comparison.value_a, comparison.value_b) == ("X: 1 in a, 2 in b", "Y" * 300)
+    assert comparison.what == f"stop: X: 1 in a, 2 in b in a, {'Y' * 300} in b"
+    cut = "Y" * 160 + "\u2026"
+    assert difference_text(comparison) == (
+        f"The traces first differ at step 2: stop is X: 1 in a, 2 in b in a, {cut} in b."
+    )
 
 
 def test_other_chunks_and_other_blocks_are_told_apart():
@@ -136,7 +153,7 @@ def test_long_lists_are_cut():
     prompts = [prompt(3, i) for i in range(60)]
     runs = [simulate(prompts, params(2), **limits(4, 400, 400, n)) for n in (4, 60)]
     text = difference_text(compare(*runs))
-    assert f"and {56 - MOST_LISTED} more" in text
+    assert f"and {56 - MOST_LISTED + 1} more" in text
     assert len(text) < 300
 
 
@@ -208,11 +225,9 @@ def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
 
 
 def test_long_traces_get_a_poster_of_where_they_part():
-    runs = [simulate([prompt(4)], params(900), policy=p, max_model_len=1000, **limits(16, 80)) for p in POLICIES]
-    assert explore_comparison(compare(*runs)).png.startswith(b"\x89PNG")
-
-
-POLICIES = ("prefill_first", "mixed")
+    load = [[prompt(4)], params(900)]
+    a, b = (simulate(*load, policy=p, max_model_len=1000, **limits(16, 80)) for p in ("prefill_first", "mixed"))
+    assert explore_comparison(compare(a, b)).png.startswith(b"\x89PNG")
 
 
 def test_traces_without_steps_can_be_shown():

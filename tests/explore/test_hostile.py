@@ -9,7 +9,7 @@ from kit.lab import crowded
 from playwright.sync_api import expect
 
 from nanoinfer import compare, simulate
-from nanoinfer.explore.compare import explore_comparison
+from nanoinfer.explore.comparison import explore_comparison
 from nanoinfer.explore.shell import explore
 
 pytestmark = pytest.mark.browser

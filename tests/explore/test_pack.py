@@ -3,7 +3,6 @@
 import json
 import random
 
-import numpy as np
 import pytest
 from kit.helpers import config, limits, make_core, params, prompt, run_all
 from kit.lazy_device import Driver
@@ -12,10 +11,20 @@ from kit.payloads import case, state_of, twins
 from kit.workloads import drive
 
 from nanoinfer import SamplingParams, simulate
-from nanoinfer.explore.columns import Columns, narrowest
 from nanoinfer.explore.frames import Frames
 from nanoinfer.explore.pack import Packer, pack
+from nanoinfer.reasons import Stop
 from nanoinfer.trace.spans import sequence_spans
+
+
+def test_every_frame_has_a_headline_that_says_what_ran():
+    """Behind arrivals, which come first; whatever the requests' reasons are called."""
+    trace = simulate([prompt(4), prompt(4, 1)], params(4), arrivals=[0, 1], **limits(4, 16))
+    trace.steps[0].stop = Stop("Step 9 (")
+    cases = [case("arrivals", trace)]
+    assert [step["headline"] for step in cases[0]["steps"].values()] == [1, 1, *[0] * (len(trace.steps) - 2)]
+    cases += [case(f"seed {seed}", Driver(seed).run().trace) for seed in range(20)]
+    run_node("payload.test.mjs", cases)
 
 
 def test_random_recordings_are_told_step_by_step():
@@ -169,29 +178,6 @@ def test_a_bookmark_that_leads_nowhere_is_refused(tour, message):
 # ---- numbers that are large ---------------------------------------------------------------------
 
 
-def test_columns_are_as_wide_as_their_numbers():
-    columns = Columns()
-    values = {
-        "a": [0, 255],
-        "b": [-1, 127],
-        "c": [256],
-        "d": [-129],
-        "e": [70_000],
-        "f": [2**40],
-        "g": [0.5],
-        "none": [],
-    }
-    for name, column in values.items():
-        columns.numbers(name, column)
-    chunk = columns.encode()
-    expected = {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
-    assert {name: kind for name, kind, _, _ in chunk["layout"]} == expected
-    run_node("columns.test.mjs", [{"chunk": chunk, "columns": values}])
-    with pytest.raises(ValueError, match="does not fit"):
-        Columns().numbers("h", [2**60])
-    assert narrowest(np.array([32_768])) == "u2"
-
-
 def test_blocks_beyond_32767_do_not_overflow():
     trace = simulate([prompt(40_000), prompt(3, 50)], params(2), kvcache_block_size=1, max_model_len=50_000)
     assert trace.config.num_kvcache_blocks > 40_000
@@ -199,6 +185,7 @@ def test_blocks_beyond_32767_do_not_overflow():
     run_node("payload.test.mjs", [case("many blocks", trace)])
 
 
+@pytest.mark.slow
 def test_steps_beyond_32767_do_not_overflow():
     trace = simulate([prompt(3)], params(33_500), kvcache_block_size=256, max_model_len=40_000)
     told = case("many steps", trace, pack(trace, most_frames=40_000), every=33_499)
@@ -270,6 +257,7 @@ def test_a_warm_engine_starts_from_its_state():
     run_node("payload.test.mjs", [case("warm", trace, payload)])
 
 
+@pytest.mark.slow
 def test_the_payload_of_a_long_run_stays_small():
     """About 10,000 steps, 256 sequences and 4,096 blocks: below 5 MB, and not by leaving anything out."""
     rng = random.Random(1)

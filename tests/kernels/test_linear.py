@@ -9,9 +9,9 @@ from nanoinfer.kernels import linear
 from nanoinfer.kernels.linear import has_shared_memory, linear_few_rows, linear_one_row, parts_of
 from nanoinfer.kernels.norm import MAX_PARTS, add_rms_norm
 from nanoinfer.kernels.ops import TritonOps
+from nanoinfer.models.ops import PartialSums
 
-DECODE = TritonOps()
-DECODE.decoding = True
+OPS = TritonOps()
 few_rows = pytest.mark.skipif(not has_shared_memory(torch.device(DEVICE)), reason="too little shared memory")
 
 
@@ -94,10 +94,10 @@ def test_where_it_is_used_and_in_how_many_parts(rows, out_features, in_features,
 def test_parts_are_added_up_by_the_norm_that_reads_them(rows, in_features):
     weight, x = random(48, in_features, dtype=torch.bfloat16), random(rows, in_features, dtype=torch.bfloat16)
     residual, norm = random(rows, 48, dtype=torch.bfloat16), random(48, dtype=torch.bfloat16)
-    parts = DECODE.linear(x, weight, None, True)
-    assert parts.ndim == 3
+    sums = OPS.split_linear(x, weight, None, decoding=True)
+    assert isinstance(sums, PartialSums)
     total = (residual.double() + x.double() @ weight.double().T).to(torch.bfloat16)
-    normalised = add_rms_norm(parts, residual, norm, 1e-6)
+    normalised = add_rms_norm(sums, residual, norm, 1e-6)
     assert normalised.dtype == torch.bfloat16
     assert_close(residual, total.double())
     total = residual.double()
@@ -106,21 +106,25 @@ def test_parts_are_added_up_by_the_norm_that_reads_them(rows, in_features):
 
 
 @few_rows
-@pytest.mark.parametrize(("in_features", "in_parts", "dims"), [(1024, True, 2), (2048, True, 3), (2048, False, 2)])
-def test_the_op_gives_parts_only_where_they_are_allowed(in_features, in_parts, dims):
+@pytest.mark.parametrize(
+    ("in_features", "linear", "split"),
+    [(1024, OPS.split_linear, False), (2048, OPS.split_linear, True), (2048, OPS.linear, False)],
+)
+def test_the_op_gives_partial_sums_only_where_they_are_allowed(in_features, linear, split):
     weight, x = random(24, in_features, dtype=torch.bfloat16), random(5, in_features, dtype=torch.bfloat16)
-    out = DECODE.linear(x, weight, None, in_parts)
-    assert out.ndim == dims
-    out = out.sum(dim=0) if dims == 3 else out
+    out = linear(x, weight, None, decoding=True)
+    assert isinstance(out, PartialSums) == split
+    out = out.parts.sum(dim=0) if split else out
     assert_close(out, x.double() @ weight.double().T, BOUND[torch.bfloat16])
-    assert torch.equal(TritonOps().linear(x, weight, None, in_parts), F.linear(x, weight))
+    assert torch.equal(linear(x, weight, None, decoding=False), F.linear(x, weight))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("ops", [DECODE, TritonOps()], ids=["decode", "prefill"])
-def test_the_op_takes_any_number_of_rows_and_a_bias(ops, rows, with_bias):
+@pytest.mark.parametrize("decoding", [True, False])
+@pytest.mark.parametrize("linear", [OPS.linear, OPS.split_linear])
+def test_the_op_takes_any_number_of_rows_and_a_bias(linear, decoding, rows, with_bias):
     weight, x = random(24, 16), random(rows, 16)
     bias = random(24) if with_bias else None
     truth = x.double() @ weight.double().T
-    assert_close(ops.linear(x, weight, bias), truth + bias.double() if with_bias else truth)
+    assert_close(linear(x, weight, bias, decoding), truth + bias.double() if with_bias else truth)

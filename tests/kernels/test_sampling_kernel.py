@@ -10,7 +10,7 @@ from kit.comparison import DEVICE, random
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample
 from nanoinfer.runner import sampler
-from nanoinfer.runner.draws import request_key, splitmix64, token_bits
+from nanoinfer.runner.random_numbers import request_key, splitmix64, token_bits
 
 # A token without a chance finishes after an infinite time: 2 to a large power is meant to overflow.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow")
@@ -68,6 +68,7 @@ def test_greedy_takes_the_first_of_equals():
     assert sample(logits, *parameters([0] * 4, [1, 2, 3, 4], [0] * 4)).tolist() == [17, 4500, 0, 64]
 
 
+@pytest.mark.slow
 def test_frequencies_are_the_probabilities(monkeypatch):
     monkeypatch.setattr(sampling, "LARGE_PIECE", 128)  # two pieces, so that winners of pieces race too
     n, probs = 20_000 if DEVICE == "cuda" else 500, {3: 0.55, 67: 0.25, 100: 0.15, 200: 0.05}  # 3 and 67 are a pair

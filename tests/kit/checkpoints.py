@@ -62,5 +62,5 @@ def logits_of(runner: ModelRunner, prompts: list[list[int]]) -> list[torch.Tenso
     inputs = StepInputs.of(to_tensors(arrays.as_dict()), lens, lens, BLOCK)
     attention = runner.backend.prepare(inputs.attention, runner.dtype)
     with torch.inference_mode():
-        hidden = runner.model(inputs.token_ids, inputs.positions, inputs.slot_mapping, runner.caches, attention)
-        return list(runner.model.compute_logits(hidden).split(lens))
+        hidden = runner.model(inputs.token_ids, inputs.positions, inputs.slot_mapping, runner.caches, attention, False)
+        return list(runner.model.compute_logits(hidden, False).split(lens))

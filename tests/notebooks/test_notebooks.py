@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from kit.helpers import one_in
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def calls(notebook):
     return [getattr(function, "attr", getattr(function, "id", None)) for function in functions]
 
 
-@every
+@pytest.mark.parametrize("path", one_in(4, NOTEBOOKS), ids=names)
 def test_runs_from_top_to_bottom(path, tmp_path):
     """A cell that raises, an assertion among them, fails the test with the cell and its traceback."""
     notebook = read(path)
@@ -69,7 +70,7 @@ def test_cells_are_short_and_define_no_classes(path):
 
 @every
 def test_committed_outputs_need_no_kernel(path):
-    """Widget output shows nothing on a site without a kernel, so none is committed."""
+    """B94: widget output shows nothing on a site without a kernel, so none is committed."""
     notebook = read(path)
     assert notebook.metadata.kernelspec.name == "python3"
     assert "widgets" not in notebook.metadata

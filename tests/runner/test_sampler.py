@@ -8,7 +8,7 @@ import torch
 
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.runner import sampler
-from nanoinfer.runner.draws import exponential, request_key, splitmix64, token_bits
+from nanoinfer.runner.random_numbers import exponential, request_key, splitmix64, token_bits
 from nanoinfer.sampling_params import SamplingParams
 
 

@@ -1,12 +1,12 @@
-"""A student's class in the seat of the real one, and the first step in which the two differ."""
+"""A run of a student's class beside one of nanoinfer's own, and the first step in which the two differ."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.course.grading.adapter import run_student
 from nanoinfer.course.grading.failures import explain_failure
-from nanoinfer.course.grading.foreign import run_student
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace

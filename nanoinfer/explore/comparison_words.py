@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nanoinfer.trace.compare import Comparison
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.words import listed, sequences
 
 MOST_NAMED = 3  # settings in a name
 MOST_LISTED = 12  # sequences or blocks in a sentence
@@ -47,9 +49,10 @@ def difference_text(comparison: Comparison) -> str:
     i, what = comparison.first_difference, comparison.what
     if i is None:
         return what
-    steps = [trace.steps[i] if i < len(trace.steps) else None for trace in (comparison.trace_a, comparison.trace_b)]
-    if steps[0] and steps[1]:
-        what = _rows_apart(steps[0], steps[1]) or _shortened(what)
+    if comparison.attribute != "steps":
+        steps = comparison.trace_a.steps[i], comparison.trace_b.steps[i]
+        values = [_shortened(str(value)) for value in (comparison.value_a, comparison.value_b)]
+        what = _rows_apart(*steps) or f"{comparison.attribute} is {values[0]} in a, {values[1]} in b"
     return f"The traces first differ at step {i}: {what}."
 
 
@@ -57,7 +60,7 @@ def _rows_apart(a: Step, b: Step) -> str | None:
     """What only one of two steps computes, or computes otherwise; None if their rows are equal."""
     rows = [{r.seq_id: (r.num_computed, r.num_scheduled, r.block_table) for r in step.rows} for step in (a, b)]
     said = [
-        f"only {side} computes {_sequences([i for i in mine if i not in other])}"
+        f"only {side} computes {sequences([i for i in mine if i not in other], MOST_LISTED)}"
         for side, mine, other in (("a", rows[0], rows[1]), ("b", rows[1], rows[0]))
         if mine.keys() - other.keys()
     ]
@@ -73,46 +76,29 @@ def _row_apart(seq_id: int, a: tuple[int, int, list[int]], b: tuple[int, int, li
     if a[:2] != b[:2]:
         tokens = [f"{computed} to {computed + scheduled - 1}" for computed, scheduled, _ in (a, b)]
         return f"sequence {seq_id} gets its tokens {tokens[0]} computed in a, {tokens[1]} in b"
-    return f"sequence {seq_id} lies in blocks {_listed(a[2])} in a, {_listed(b[2])} in b"
+    return f"sequence {seq_id} lies in blocks {listed(a[2], MOST_LISTED)} in a, {listed(b[2], MOST_LISTED)} in b"
 
 
-def _sequences(ids: list[int]) -> str:
-    return f"sequence {ids[0]}" if len(ids) == 1 else f"sequences {_listed(ids)}"
-
-
-def _listed(numbers: list[int]) -> str:
-    more = f" and {len(numbers) - MOST_LISTED} more" if len(numbers) > MOST_LISTED else ""
-    return ", ".join(map(str, numbers[:MOST_LISTED])) + more
-
-
-def _shortened(what: str, most: int = 160) -> str:
-    """`name: x in a, y in b`, with a long x and a long y cut."""
-    name, _, values = what.partition(": ")
-    a, between, b = values.removesuffix(" in b").partition(" in a, ")
-    if not between:
-        return what
-    cut = [value if len(value) <= most else f"{value[:most]}\u2026" for value in (a, b)]
-    return f"{name} is {cut[0]} in a, {cut[1]} in b"
+def _shortened(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[:most]}\u2026"
 
 
 # ---- metrics -------------------------------------------------------------------------------------
 
 
 def metrics_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """The rows of `comparison.metrics()` as text: {"name", "unit", "a", "b", "ratio", "more"}.
+    """The rows of `comparison.figures()` as text: {"name", "unit", "a", "b", "ratio", "more"}.
 
     `more` marks what a first look can do without: of every summary all but the mean.
     """
     units = [trace.header.clock_unit for trace in (comparison.trace_a, comparison.trace_b)]
     rows = []
-    for name, figures in comparison.metrics().iterrows():
-        values = [None if figures[side] != figures[side] else float(figures[side]) for side in ("a", "b")]
-        metric, _, part = str(name).partition(" ")
+    for (metric, part), values in comparison.figures().items():
         unit, texts = _formatted(metric, values, units)
         comparable = units[0] == units[1] or not _is_timed(metric)
-        ratio = _ratio(*values) if comparable else "\u2013"
+        name, ratio = f"{metric} {part}".rstrip(), _ratio(*values) if comparable else "\u2013"
         more = part not in ("", "mean")
-        rows.append({"name": str(name), "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
+        rows.append({"name": name, "unit": unit, "a": texts[0], "b": texts[1], "ratio": ratio, "more": more})
     return rows
 
 
@@ -120,7 +106,7 @@ def _is_timed(metric: str) -> bool:
     return metric in TIMES or metric.endswith("_per_clock_unit")
 
 
-def _formatted(metric: str, values: list[float | None], units: list[str]) -> tuple[str, list[str]]:
+def _formatted(metric: str, values: Sequence[float | None], units: list[str]) -> tuple[str, list[str]]:
     """The unit of a row, and its values in it."""
     if metric in SHARES:
         return "%", _digits(values, 100)
@@ -143,7 +129,7 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return next((factor, name) for least, factor, name in SMALL_UNITS if largest >= least)
 
 
-def _digits(values: list[float | None], factor: float = 1) -> list[str]:
+def _digits(values: Sequence[float | None], factor: float = 1) -> list[str]:
     """Whole numbers if all are, else three significant digits and no fewer than those before the point."""
     scaled = [None if v is None else factor * v for v in values]
     whole = all(v is None or v == int(v) for v in scaled)

@@ -1,4 +1,4 @@
-"""Paged caches to attend to, and the right answer worked out slowly: what the tests of assignment 8 use.
+"""Assignment 8: paged caches to attend to, and the right answer worked out slowly.
 
 Importing this switches Triton's interpreter on where there is no GPU, so it must come before triton. Graded tests run
 in the interpreter everywhere; a notebook uses the GPU.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nanoinfer.course.grading.failures import explained
 from nanoinfer.kernels.interpreter import triton_interpreter
 
 DEVICE = "cuda" if os.environ.get("TRITON_INTERPRET") != "1" and torch.cuda.is_available() else "cpu"
@@ -113,16 +114,22 @@ def expect_attention(attention: Callable[..., Tensor], case: Paged, why: str, to
     if not wrong.any():
         return
     row, head, column = (int(i) for i in wrong.nonzero()[0])
-    raise AssertionError(
+    message = (
         f"row {row}, head {head}, element {column}: expected {expected[row, head, column]:.5f}, "
         f"got {float(got[row, head, column]):.5f} ({int(wrong.sum())} of {wrong.numel()} are wrong)\n"
         f"context {int(case.context_lens[row])}, block size {case.block_size}, block table "
         f"{case.block_tables[row].tolist()}, so the tokens lie in slots {case.slots(row)[:20]}\nwhy: {why}"
     )
+    raise AssertionError(explained(message, why))
 
 
 class _NoArithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
     """Within it, torch moves tensors but does not compute with them."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Importing torch's compiler to be skipped by it takes a second, in the process of each test."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__

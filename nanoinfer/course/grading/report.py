@@ -8,7 +8,7 @@ from pathlib import Path
 from nanoinfer.course.grading.assignments import assignment_named, find_course
 from nanoinfer.course.grading.formats import details
 from nanoinfer.course.grading.grade import Grading, grade
-from nanoinfer.course.grading.score import Row, Score, score_table
+from nanoinfer.course.grading.score import Score, ScoreLine, score_table
 
 MARKS = {"passed": "✓", "partly": "◐", "failed": "✗"}
 CELL = 'style="text-align: left; vertical-align: top"'
@@ -30,18 +30,18 @@ class Report:
 
     def _repr_html_(self) -> str:
         error = f"<pre {WORDS}>{escape(self.score.error)}</pre>" if self.score.error else ""
-        rows = "".join(map(_table_row, self.score.rows))
+        rows = "".join(map(_table_row, self.score.lines))
         head = "".join(f"<th scope='col' {CELL}>{name}</th>" for name in ("", "points", "part", "test"))
         return f"<p><b>{escape(self.title)}: {self.score}</b></p>{error}<table><tr>{head}</tr>{rows}</table>"
 
 
-def _table_row(row: Row) -> str:
-    words = f"<pre {WORDS}>{escape(details(row))}</pre>" if row.status != "passed" else ""
+def _table_row(line: ScoreLine) -> str:
+    words = f"<pre {WORDS}>{escape(details(line))}</pre>" if line.status != "passed" else ""
     cells = (
-        f"<span title='{row.status}'>{MARKS[row.status]}</span>",
-        f"{round(row.score, 2):g} / {row.max_score:g}",
-        escape(row.part),
-        escape(row.title) + words,
+        f"<span title='{line.status}'>{MARKS[line.status]}</span>",
+        f"{round(line.score, 2):g} / {line.max_score:g}",
+        escape(line.part),
+        escape(line.title) + words,
     )
     return "<tr>" + "".join(f"<td {CELL}>{cell}</td>" for cell in cells) + "</tr>"
 

@@ -1,6 +1,6 @@
 """Wrong submissions, written out: each is a solution with a few edits.
 
-    python -m nanoinfer.course.grading.wrong DIR [a1 a2 ...]
+    python -m nanoinfer.course.grading.mutants DIR [a1 a2 ...]
 
 `tests/assignments/mutants/aN_<name>.toml` holds the mistake, the hint that must appear where a test fails, and the
 edits: each `old` stands in the solution exactly once and is replaced by `new`. An edit that a change of the solution
@@ -19,7 +19,7 @@ from nanoinfer.course.grading.assignments import ASSIGNMENTS, CHECKOUT, Course
 MARKS = ("# BEGIN SOLUTION", "# END SOLUTION")
 
 
-def write_wrong(course: Course, name: str, folder: Path) -> list[Path]:
+def write_mutants(course: Course, name: str, folder: Path) -> list[Path]:
     """Write the wrong submissions of one assignment into `folder`, each with its mistake and hint as its docstring.
 
     Raises:
@@ -57,7 +57,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for name in arguments.names:
-        print(*write_wrong(Course(CHECKOUT), name, arguments.folder), sep="\n")
+        print(*write_mutants(Course(CHECKOUT), name, arguments.folder), sep="\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Run a student's classes in the simulator, and record what they do even where they tell the recorder nothing.
+"""The adapter between a student's classes and the simulator: it records what they do even where they tell it nothing.
 
 A class written from scratch need not call the recorder. `watched` looks at the queues, the block tables and the
 hashes before and after each call, and records the events that lead from one to the other, so that the explorer,
@@ -65,7 +65,7 @@ def run_student(
     try:
         return simulate(prompts, sampling_params, on_step=cap, **classes, **more)
     except NotImplementedError as error:
-        raise NotImplementedError(unwritten(error)) from None
+        raise unwritten(error) from None
 
 
 def watched(scheduler_cls: Any) -> Any:
@@ -94,10 +94,10 @@ def watched(scheduler_cls: Any) -> Any:
                 self.step_failed = True
                 raise
 
-        def preempt(self, *args: Any, **kwargs: Any) -> Any:
-            if self.step_failed:  # the engine undoes the step: what counts is how it failed, not how it is undone
-                return None
-            return super().preempt(*args, **kwargs)
+        def undo(self, plan: Any) -> Any:
+            """Once `postprocess` has failed, that is what counts; and a class written from scratch has no `undo`."""
+            if not self.step_failed and hasattr(super(), "undo"):
+                super().undo(plan)
 
         def abort(self, seq_id: int) -> Any:
             return _recorded(self, super().abort, seq_id)

@@ -1,8 +1,8 @@
-"""The byte floor: the least time decoding can take, because its bytes must come out of memory.
+"""The memory side of the roofline (Williams, Waterman and Patterson, 2009): the byte floor, decoding's least time.
 
-A decode step reads every weight once, whatever the batch, and the keys and values of every context. No arithmetic
-and no prefill is counted, so a real run is above the floor; it says how far below the memory's limit an engine is.
-Where weights fit in a processor's cache it is no limit: they need not come out of memory again.
+A decode step reads every weight once, whatever the batch, and the keys and values of every context. Arithmetic and
+prefill are not counted, so a real run takes longer. Weights that fit in a processor's cache need not come out of
+memory again, and then the floor is no limit.
 """
 
 from __future__ import annotations

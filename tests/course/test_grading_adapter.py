@@ -6,19 +6,16 @@ import re
 
 import pytest
 from kit.helpers import limits, live_state, params, prompt
-from kit.small_course import graded, hand_in, make_course, row
+from kit.small_course import graded, hand_in, line_of, make_course
 from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
-from nanoinfer.core.plan import StepPlan
-from nanoinfer.core.policies import POLICIES, prefill_first
+from nanoinfer.core.policies import POLICIES
 from nanoinfer.course.grading import explain_failure, run_student, watched
-from nanoinfer.course.grading.against import expect_same_decisions
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
-from nanoinfer.course.grading.fairness import run_policy
 from nanoinfer.course.grading.grade import Grading, grade
 from nanoinfer.course.grading.submission import describe
-from nanoinfer.reasons import Stop
+from nanoinfer.course.kits.reference import expect_same_decisions
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
 from nanoinfer.trace.state import NO_HASH
@@ -43,7 +40,9 @@ class Muted:
         self.scheduler.recorder = self.recorder
 
 
-class QuietScheduler(Scheduler):
+class Quiet:
+    """Stands before a scheduler class among the bases."""
+
     def add(self, seq):
         with Muted(self):
             super().add(seq)
@@ -55,6 +54,10 @@ class QuietScheduler(Scheduler):
     def postprocess(self, plan, token_ids):
         with Muted(self):
             super().postprocess(plan, token_ids)
+
+
+class QuietScheduler(Quiet, Scheduler):
+    pass
 
 
 CLASSES = {
@@ -71,7 +74,7 @@ def random_run(seed, scheduler_cls, block_manager_cls, run):
     config.pop("eos")
     live, states = [], []
 
-    class Seen(scheduler_cls):
+    class Seen(*((Quiet,) if issubclass(scheduler_cls, Quiet) else ()), POLICIES[work.config.policy]):
         def __init__(self, *args):
             super().__init__(*args)
             live.append(self)
@@ -121,7 +124,7 @@ def test_a_quiet_run_explains_explores_and_compares_like_a_recorded_one(tmp_path
     work = [[prompt(9), prompt(9), prompt(6, 1)], params(6)]
     quiet = run_student(*work, **CLASSES["both quiet"], **limits(4, 6))
     own = simulate(*work, **limits(4, 6))
-    assert quiet.header.scheduler_cls.endswith("test_grading_foreign.QuietScheduler")
+    assert quiet.header.scheduler_cls.endswith("test_grading_adapter.QuietScheduler")
     assert [quiet.state(i) for i in range(len(quiet.steps))] == [own.state(i) for i in range(len(own.steps))]
     assert compare(own, quiet).first_difference is None
     quiet.to_html(tmp_path / "run.html")
@@ -193,7 +196,7 @@ def test_the_trace_of_a_failing_test_lies_beside_the_submission_until_it_passes(
     )
     folder = hand_in(tmp_path / "ada", "def double(n): return 0\n")
     score = graded(course, folder, public_only=True)
-    lines = [line.strip() for line in row(score, "test_run").message.splitlines()]
+    lines = [line.strip() for line in line_of(score, "test_run").message.splitlines()]
     assert lines[0] == "step 0: expected two"
     assert lines[1].startswith("yours: prefill step at clock 0; ")
     assert lines[-2:] == [
@@ -244,29 +247,6 @@ class Forgetful(Scheduler):
 def test_a_lost_sequence_is_named():
     with pytest.raises(AssertionError, match=r"after schedule\(\) of step 1, sequence 0 is lost: neither in waiting"):
         run_student([prompt(3)], params(3), scheduler_cls=Forgetful)
-
-
-def losing(scheduler):
-    scheduler.waiting.clear()
-    return StepPlan("prefill", [], Stop("QUEUE_EMPTY"), Stop("PHASE_EXCLUSIVE"))
-
-
-@pytest.mark.parametrize(
-    ("policy", "words"),
-    [
-        (losing, "after the policy's call in step 0, sequence 0 is lost"),
-        (prefill_first.schedule, "the policy calls nanoinfer's own prefill_first.schedule"),
-        (
-            lambda scheduler: prefill_first._prefill(scheduler),
-            "nanoinfer's own prefill_first._prefill",
-        ),
-        (lambda scheduler: POLICIES["mixed"](scheduler), "the policy calls nanoinfer's own mixed.schedule"),
-    ],
-    ids=["loses", "is ours", "calls ours", "calls the other"],
-)
-def test_a_policy_that_loses_a_sequence_or_is_not_the_students_own(policy, words):
-    with pytest.raises(AssertionError, match=words):
-        run_policy(policy, prompts=[prompt(3)], sampling_params=params(3))
 
 
 def test_a_method_that_is_not_written_yet_is_named():

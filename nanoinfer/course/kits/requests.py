@@ -1,28 +1,13 @@
-"""Short ways to write requests and limits, and random ones, for graded tests."""
+"""Short ways to write requests and limits, and random workloads, for the tests of all assignments."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.course.grading.failures import HINT
 from nanoinfer.sampling_params import SamplingParams
-from nanoinfer.trace.trace import Trace
-
-
-def expect(what: str, got: Any, expected: Any, hint: str = "") -> None:
-    """Raise AssertionError unless `got` equals `expected`.
-
-    Args:
-        what: what is compared, in words or as it stands in code.
-        got: what the submission gave.
-        expected: what it should have given.
-        hint: the rule that says so, where that of the test is another one.
-    """
-    assert got == expected, f"{what}: expected {expected}, got {got}" + (f"\n{HINT}{hint}" if hint else "")
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:
@@ -65,11 +50,6 @@ def admitted(manager: Any, token_ids: list[int], seq_id: int = 0) -> Sequence:
     return seq
 
 
-def seconds(plan: StepPlan) -> float:
-    """A cost model in binary fractions, so that sums are exact: a quarter of a second, and an eighth per token."""
-    return 0.25 + plan.num_batched_tokens / 8
-
-
 @dataclass
 class Requests:
     """A workload: what `simulate` takes."""
@@ -110,20 +90,3 @@ def random_requests(seed: int, spare_blocks: int | None = None, shared: bool = T
     blocks = sum(needs) if spare_blocks is None else max(needs) + spare_blocks
     arrivals = sorted(rng.randint(0, 12) for _ in prompts)
     return Requests(prompts, params, arrivals, limits(size, blocks, rng.randint(3, 5 * size), rng.randint(2, 5)))
-
-
-class ClosedTrace(Trace):
-    """A trace whose finished figures are closed, for assignments that compute them."""
-
-    def metrics(self) -> dict[str, Any]:
-        raise AssertionError("trace.metrics() is closed while you are graded; compute it from trace.steps")
-
-    def to_pandas(self) -> dict[str, Any]:
-        raise AssertionError("trace.to_pandas() is closed while you are graded; compute it from trace.steps")
-
-
-def closed(trace: Trace) -> ClosedTrace:
-    """The same recording without its finished figures."""
-    copy = ClosedTrace(trace.header, trace.requests, trace.events, trace.steps, trace.outputs)
-    copy.steps = [replace(step, trace=copy) for step in trace.steps]
-    return copy

@@ -1,4 +1,4 @@
-"""Token ids that only the device knows, filled in where they are needed."""
+"""Fills in the input tokens that the step before has sampled: they are on the device and nowhere else yet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanoinfer.kernels.handover import LAUNCH, wait_for_predecessor
+from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
 
 BLOCK = 256
 
 
-def resolve_pending(token_ids: Tensor, sampled: Tensor) -> Tensor:
+def feed_tokens(token_ids: Tensor, sampled: Tensor) -> Tensor:
     """Each id, with -1 - i replaced by sampled[i].
 
     Args:
@@ -24,12 +24,12 @@ def resolve_pending(token_ids: Tensor, sampled: Tensor) -> Tensor:
     """
     out = torch.empty(token_ids.shape, dtype=torch.int64, device=token_ids.device)
     tokens = len(token_ids)
-    _resolve_pending[(triton.cdiv(tokens, BLOCK),)](token_ids, sampled, out, tokens, BLOCK, num_warps=2, **LAUNCH)
+    _feed_tokens[(triton.cdiv(tokens, BLOCK),)](token_ids, sampled, out, tokens, BLOCK, num_warps=2, **LAUNCH)
     return out
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["token_ids_ptr"])
-def _resolve_pending(
+def _feed_tokens(
     token_ids_ptr: tl.tensor, sampled_ptr: tl.tensor, out_ptr: tl.tensor, tokens: int, BLOCK: tl.constexpr
 ) -> None:
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

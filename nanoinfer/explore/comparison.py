@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from nanoinfer.explore.columns import Columns
-from nanoinfer.explore.compare_words import difference_text, metrics_rows, side_names
+from nanoinfer.explore.comparison_words import difference_text, metrics_rows, side_names
 from nanoinfer.explore.frames import Frames, frames_of
 from nanoinfer.explore.pack import Packer
 from nanoinfer.explore.poster import MOST_STEPS, stacked, window
 from nanoinfer.explore.shell import RichPage
 from nanoinfer.trace.compare import Comparison
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.timeline import side_by_side, timeline
 
 
 class ComparisonPage(RichPage):
@@ -134,7 +133,9 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def comparison_png(comparison: Comparison, theme: str) -> bytes:
-    """Both timelines; of long traces, the steps around the first difference."""
+    """Both timelines; of long traces, the steps around the first difference. Needs matplotlib."""
+    from nanoinfer.viz.timeline import side_by_side, timeline
+
     traces = comparison.trace_a, comparison.trace_b
     first = comparison.first_difference
     if not any(trace.steps for trace in traces):

@@ -1,4 +1,4 @@
-"""Loads in which many requests share a prefix, and others come once: what the tests of an evictor run."""
+"""Assignment 6: loads in which many requests share a prefix and others come once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import count
 from typing import Any
 
 from nanoinfer.core.block_manager import BlockManager
+from nanoinfer.core.policies import POLICIES
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.course.grading.cases import Requests, limits, tokens
 from nanoinfer.course.grading.failures import explain_failure
+from nanoinfer.course.kits.requests import Requests, limits, tokens
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.state import snapshot
 from nanoinfer.trace.trace import Trace
@@ -125,7 +126,7 @@ def run_folded(manager: type[BlockManager], why: str, **run: Any) -> Trace:
     """
     seen: list[Scheduler] = []
 
-    class Seat(Scheduler):
+    class Seen(POLICIES[run.get("policy", "prefill_first")]):  # type: ignore[misc]  # a class that is looked up
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             seen.append(self)
@@ -136,4 +137,4 @@ def run_folded(manager: type[BlockManager], why: str, **run: Any) -> Trace:
             words = f"{name} {told[name]}, as the events say, got {live[name]}"
             assert told[name] == live[name], explain_failure(trace, index, words, why)
 
-    return simulate(**run, scheduler_cls=Seat, block_manager_cls=manager, on_step=look)
+    return simulate(**run, scheduler_cls=Seen, block_manager_cls=manager, on_step=look)
