@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from kit.payloads import columns_of, types_of
+from kit.node import run_node
 
 from nanoinfer.explore.columns import Columns
 
@@ -15,16 +15,16 @@ INTEGERS = ("u1", "i1", "u2", "i2", "i4")
 
 def test_columns_are_as_wide_as_their_numbers():
     columns = Columns()
-    for name, values in {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}.items():
-        columns.numbers(name, values)
-    columns.numbers("g", [0.5])
-    columns.numbers("none", [])
+    values = {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}
+    values |= {"g": [0.5], "none": []}
+    for name, column in values.items():
+        columns.numbers(name, column)
     chunk = columns.encode()
     expected = {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
-    assert types_of(chunk) == expected
-    assert columns_of(chunk)["f"] == [2**40]
+    assert {name: kind for name, kind, _, _ in chunk["layout"]} == expected
     with pytest.raises(ValueError, match="does not fit"):
         Columns().numbers("h", [2**60])
+    run_node("columns.test.mjs", [{"chunk": chunk, "columns": values}])
 
 
 def edges():
