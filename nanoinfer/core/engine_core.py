@@ -56,7 +56,7 @@ class EngineCore:
         block_manager_cls: type[BlockManager] = BlockManager,
     ) -> None:
         self.config = config
-        self.scheduler = scheduler_class(config.policy, scheduler_cls)(config, block_manager_cls)
+        self.scheduler = self._fitted(scheduler_class(config.policy, scheduler_cls))(config, block_manager_cls)
         self.runner = runner
         self.sequences: dict[int, Sequence] = {}
         self.next_id = 0
@@ -65,6 +65,10 @@ class EngineCore:
         self._plan: StepPlan | None = None  # scheduled, but its tokens are not taken in
         self._builder: TraceBuilder | None = None
         self._started_at = 0.0
+
+    def _fitted(self, cls: type[Scheduler]) -> type[Scheduler]:
+        """`cls` with what this loop needs of a scheduler; the plain loop needs nothing more."""
+        return cls
 
     # ---- requests -------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
 from tqdm.auto import tqdm
@@ -43,14 +43,7 @@ if TYPE_CHECKING:
 Prompt = str | Sequence[int]
 Output = dict[str, Any]
 Params = SamplingParams | Sequence[SamplingParams] | None
-
-
-class _Prepared(NamedTuple):
-    """A request that has passed every check."""
-
-    token_ids: list[int]
-    params: SamplingParams
-    prompt: str | None
+Prepared = tuple[list[int], SamplingParams, str | None]  # a request that has passed every check: ids, how, its text
 
 
 class LLMEngine:
@@ -102,7 +95,7 @@ class LLMEngine:
             num_kvcache_blocks=self.runner.num_kvcache_blocks,
             device=self.runner.device.type,
             dtype=str(self.runner.dtype).removeprefix("torch."),
-            attention_backend=self.runner.backend.name,
+            attention_backend=self.runner.loaded.backend.name,
             eos=config.eos or self.runner.eos_token_ids,
             vocab_size=self.runner.vocab_size,
             # Overlap pays where the device computes by itself while the CPU goes on.
@@ -110,9 +103,7 @@ class LLMEngine:
         )
         device = torch.cuda.get_device_name(self.runner.device) if self.config.device == "cuda" else "cpu"
         loop = OverlappedCore if self.config.overlap else EngineCore
-        self.core: EngineCore = loop(
-            self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls
-        )
+        self.core = loop(self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls)
         self._unclaimed: list[Request] = []  # finished, but their output was not handed out yet
 
     def __enter__(self) -> Self:
@@ -230,7 +221,7 @@ class LLMEngine:
         """(thinking, answer) of a chat output's text; a missing opening tag is fine."""
         return split_thinking(text)
 
-    def _serve(self, requests: list[_Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
+    def _serve(self, requests: list[Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
         trace = self.start_trace(on_step) if record else None
         ids = range(self.core.next_id, self.core.next_id + len(requests))
         try:
@@ -266,7 +257,9 @@ class LLMEngine:
                 unfinished -= {seq.seq_id for seq in done}
                 outputs |= {seq.seq_id: self._output(seq) for seq in done}
                 if not bar.disable:
-                    bar.total = sum(_most_tokens(seq) for seq in batch)
+                    bar.total = sum(
+                        s.num_completion_tokens if s.is_finished else s.sampling_params.max_tokens for s in batch
+                    )
                     bar.update(sum(seq.num_completion_tokens for seq in batch) - bar.n)
         return outputs
 
@@ -366,13 +359,13 @@ class LLMEngine:
             )
         return check_token_ids(prompt, self.config.vocab_size, f"{name} token ids"), None
 
-    def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[_Prepared]:
+    def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[Prepared]:
         """Check every request of a batch before any is queued."""
         self._live_runner()
         each = one_per_prompt(prompts, params)
         for name, (token_ids, _), request_params in zip(names_of(len(prompts)), prompts, each, strict=True):
             check_request(token_ids, request_params, self.config, name)
-        return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
+        return [(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
     def _output(self, seq: Request) -> Output:
         return request_output(seq, self._text(seq.completion_token_ids))
@@ -402,10 +395,6 @@ def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:
 def _add_outputs(trace: Trace, outputs: list[Output]) -> None:
     """Those of requests that the trace has seen; others finished before it began, and were not fetched till now."""
     trace.outputs.extend(output for output in outputs if output["request_id"] in trace.requests)
-
-
-def _most_tokens(seq: Request) -> int:
-    return seq.num_completion_tokens if seq.is_finished else seq.sampling_params.max_tokens
 
 
 LLM = LLMEngine  # one class, two names that readers know

@@ -12,7 +12,6 @@ from kit.workloads import drive
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.explore.frames import Frames
 from nanoinfer.explore.pack import Packer, pack
-from nanoinfer.reasons import Stop
 from nanoinfer.trace.spans import KINDS, sequence_spans
 
 CHANGES = ("allocate", "reuse", "share", "release", "evict_hash")
@@ -33,28 +32,6 @@ def assert_says_what_the_trace_says(trace, unpacked):
         assert (prefill + decode, decode, offset) == (step.num_batched_tokens, step.columns.chunk.count(None), 0)
         assert_moves(trace, i, unpacked)
     assert_bars(trace, unpacked)
-
-
-def headlines(payload):
-    """The line of each frame that says what ran."""
-    chunks = [columns_of(chunk) for chunk in payload["chunks"]]
-    told = [pair for c in chunks for pair in zip(c["sentences"], c["headline"], strict=True)]
-    return [sentences.split("\n")[line] for sentences, line in told]
-
-
-def test_every_frame_has_a_headline_that_says_what_ran():
-    """Behind arrivals, which come first; whatever the requests' reasons are called."""
-    trace = simulate([prompt(4), prompt(4, 1)], params(4), arrivals=[0, 1], **limits(4, 16))
-    trace.steps[0].stop = Stop("Step 9 (")
-    payload = pack(trace)
-    assert columns_of(payload["chunks"][0])["headline"] == [1, 1, *[0] * (len(trace.steps) - 2)]
-    starts = [f"Step {i} ({step.phase}, " for i, step in enumerate(trace.steps)]
-    assert [line[: len(start)] for line, start in zip(headlines(payload), starts, strict=True)] == starts
-    for seed in range(20):
-        trace = Driver(seed).run().trace
-        assert [line.split(" (")[0] for line in headlines(pack(trace))] == [
-            f"Step {i}" for i in range(len(trace.steps))
-        ]
 
 
 def assert_moves(trace, i, unpacked):
@@ -276,7 +253,6 @@ def test_a_bucket_shows_its_fullest_step_and_all_its_preemptions(long_run):
         assert prefill + decode == max(step.num_batched_tokens for step in steps)
         assert steps[offset].num_batched_tokens == prefill + decode
         assert f"Steps {steps[0].index} to {steps[-1].index}" in sentence
-    assert headlines(pack(long_run, most_frames=50)) == [frame[3].split("\n")[0] for frame in told.frames]
 
 
 def test_no_bar_is_lost_in_buckets(long_run):

@@ -226,6 +226,16 @@ def test_clock_and_timing_of_each_step(timed):
     assert timed.header.clock_unit == "seconds"
 
 
+@pytest.mark.parametrize("table", ["rows", "events", "requests"])
+def test_tables_can_be_written_as_parquet(timed, table, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "table.parquet"
+    told = timed.to_pandas()[table]
+    told.to_parquet(path)
+    read = pd.read_parquet(path)
+    assert (list(read), read["seq_id"].tolist()) == (list(told), told["seq_id"].tolist())
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 11, 100, 101, 1000])
 def test_percentiles_are_those_of_numpy(count):
     rng = random.Random(count)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 from kit.helpers import limits, params, prompt
-from kit.payloads import columns_of
 
 from nanoinfer import Scheduler, Trace, simulate
-from nanoinfer.explore.pack import pack
+from nanoinfer.explore.decisions import was_refused
 from nanoinfer.reasons import REASONS, Reason, Stop, StopReason, Waits, declare
 from nanoinfer.trace.words import counted, fill, listed, sequences
 
@@ -93,7 +92,7 @@ def test_an_undeclared_reason_is_shown_as_it_was_recorded_and_is_no_refusal(tmp_
     trace = Trace.load(tmp_path / "t.jsonl")  # of a policy that this process has never seen
     assert "Stopped: NAP sheep=3." in trace.explain(1).split("\n")
     assert not trace.steps[1].stop.refuses
-    assert columns_of(pack(trace)["chunks"][0])["marks"]["refusal"] == []
+    assert not any(map(was_refused, trace.steps))
 
 
 @pytest.mark.usefixtures("undo_declarations")
@@ -104,7 +103,7 @@ def test_a_declared_reason_speaks_for_itself_everywhere():
     name = declare(Reason("NAP", ("sheep",), admission="Counted {sheep:sheep} before {head}.", refuses=True))
     assert (name, Stop(name).refuses) == ("NAP", True)
     assert "Counted 3 sheeps before the next one." in trace.explain(1).split("\n")
-    assert columns_of(pack(trace)["chunks"][0])["marks"]["refusal"] == napped
+    assert [step.index for step in trace.steps if was_refused(step)] == napped
     declare(Reason("NAP", ("sheep",), admission="Said anew."))
     assert "Said anew." in trace.explain(1)
 

@@ -8,15 +8,13 @@ the device  |----------- n -----------|--------------- n+1 --------------|---- .
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from nanoinfer.config import EngineConfig
-from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.engine_core import EngineCore
 from nanoinfer.core.interrupt import uninterrupted
 from nanoinfer.core.overlap.in_flight import InFlightBatch, LaunchingRunner
 from nanoinfer.core.overlap.scheduler import Overlapped, overlapped
-from nanoinfer.core.scheduler import Scheduler, scheduler_class
+from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.trace_builder import StepTimes
 
 
@@ -33,21 +31,12 @@ class OverlappedCore(EngineCore):
     scheduler: Overlapped
     runner: LaunchingRunner
 
-    def __init__(
-        self,
-        config: EngineConfig,
-        runner: LaunchingRunner,
-        clock: Callable[[], float],
-        clock_unit: str,
-        device: str,
-        scheduler_cls: type[Scheduler] | None = None,
-        block_manager_cls: type[BlockManager] = BlockManager,
-    ) -> None:
-        cls = overlapped(scheduler_class(config.policy, scheduler_cls))
-        super().__init__(config, runner, clock, clock_unit, device, cls, block_manager_cls)
-        self._launched: InFlightBatch | None = None  # scheduled, and the scheduler does not count on it yet
-        self._awaiting: InFlightBatch | None = None  # advanced, its tokens not known yet
-        self._must_wait = False  # a launch failed: nothing is scheduled before `_awaiting` is resolved
+    _launched: InFlightBatch | None = None  # scheduled, and the scheduler does not count on it yet
+    _awaiting: InFlightBatch | None = None  # advanced, its tokens not known yet
+    _must_wait = False  # a launch failed: nothing is scheduled before `_awaiting` is resolved
+
+    def _fitted(self, cls: type[Scheduler]) -> type[Scheduler]:
+        return overlapped(cls)
 
     def is_finished(self) -> bool:
         return super().is_finished() and not (self._launched or self._awaiting)
