@@ -23,17 +23,9 @@ class Feedback(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """A question that the reader answers before the answer is shown; without widgets, the answer is in a closed box.
+    """A question that the reader answers before the answer is shown: for `predict`, which says what the fields mean.
 
-    Attributes:
-        text: the question.
-        answer: one of `options`, or a number, or a function that returns it when it is asked for.
-        options: to choose from; None asks for a number.
-        why: what to know once the answer is out.
-        tolerance: how far off a number may be.
-
-    Raises:
-        ValueError: the answer is none of the options, or there are none and it is no number.
+    Without widgets it shows itself, its answer in a closed box.
     """
 
     text: str

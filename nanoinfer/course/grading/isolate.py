@@ -83,7 +83,7 @@ Look = Callable[[FrameType | None], Place]
 
 
 def run_isolated(work: Callable[[], Any], limits: Limits, where: Look = lambda _: Place()) -> Ending:
-    """Call `work`, which returns something that JSON can hold, in a forked process; `where` tells the place of a frame."""
+    """Call `work`, which returns something that JSON can hold, in a forked process; `where` tells where a frame is."""
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
     sys.stdout.flush()
