@@ -116,13 +116,13 @@ def watched(scheduler_cls: Any) -> Any:
 def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     """Make `call`, and see to it that the events recorded in it explain what it changed."""
     recorder = getattr(scheduler, "recorder", None)
-    if not isinstance(recorder, TraceRecorder):  # nobody records
+    if not isinstance(recorder, TraceRecorder):  # nothing is recorded
         return call(*args)
     before, mark = snapshot(scheduler), len(recorder.events)
     sequences = queued(scheduler) | {seq.seq_id: seq for seq in args if hasattr(seq, "seq_id")}
     when = f"{call.__name__}() of step {recorder.step}"
     result = call(*args)
-    expect_nobody_lost(sequences, scheduler, when)
+    expect_none_lost(sequences, scheduler, when)
     after = snapshot(scheduler)
     if _explains(recorder.events[mark:], before, after):
         return result
@@ -138,7 +138,7 @@ def queued(scheduler: Any) -> dict[int, Any]:
     return {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running)}
 
 
-def expect_nobody_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
+def expect_none_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
     """Raise AssertionError unless each sequence of `before` is in a queue or has a reason why it ended."""
     after = queued(scheduler)
     for seq_id, seq in before.items():
@@ -154,7 +154,7 @@ def _check(events: list[Event], before: SchedulerState, after: SchedulerState, w
         return  # reading the trace will say so
     for name, live, rule in (
         ("waiting", after.waiting, "newcomers join at the end, victims at the front, and the head leaves first"),
-        ("running", after.running, "newcomers join at the end, and nobody changes places"),
+        ("running", after.running, "newcomers join at the end, and none changes its place"),
         (
             "free_blocks",
             after.free_blocks,

@@ -44,7 +44,7 @@ class Limits:
 
 
 class Place(NamedTuple):
-    """Where the work was when somebody looked: the name of the function, and words for a message."""
+    """Where the work was at a certain moment: the name of the function, and words for a message."""
 
     function: str = ""
     words: str = ""

@@ -13,7 +13,7 @@ from typing import Any
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import POLICIES
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.course.grading.adapter import expect_nobody_lost, queued, run_bounded
+from nanoinfer.course.grading.adapter import expect_none_lost, queued, run_bounded
 from nanoinfer.course.grading.failures import explain_failure
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import OnStep, Trace
@@ -41,7 +41,7 @@ def run_policy(policy: type[Scheduler], patience: int, on_step: OnStep | None = 
             before = queued(self)
             plan: StepPlan = super().schedule()
             expect_own(called)
-            expect_nobody_lost(before, self, f"schedule() of step {self.recorder.step}")
+            expect_none_lost(before, self, f"schedule() of step {self.recorder.step}")
             self.checked(plan)
             return plan
 

@@ -26,11 +26,11 @@ from nanoinfer.trace.trace import Trace
 RULES = {
     "over_budget": "the prefill rows of a step must not have more tokens than max_num_batched_tokens",
     "second_cut": "only the first sequence of a prefill batch may be cut into chunks",
-    "skipped_head": "nobody is admitted before the head of waiting",
+    "skipped_head": "no sequence is admitted before the head of waiting",
     "wrong_victim": "the victim is always the last of running",
     "lost_token": "a row that completes its sequence gives a token",
     "early_block": "no block is taken before a token needs it",
-    "leaked_block": "who finishes or is preempted gives all of its blocks up in that step",
+    "leaked_block": "a sequence that finishes or is preempted gives up all of its blocks in that step",
     "stale_hash": "a block that is taken for new content has no hash any more",
     "early_hash": "a block is registered in the step that computes its last token, not before",
     "wrong_hit": "a block is a hit only if it was registered for exactly these tokens and all before them",
