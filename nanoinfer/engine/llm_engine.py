@@ -337,10 +337,10 @@ class LLMEngine:
             theme: "auto" (as the notebook), "light" or "dark".
         """
         require("llm.explore()", "anywidget")
-        from nanoinfer.explore.live import live
+        from nanoinfer.explore.live import LiveExplorer
 
         decode = self.tokenizer.decode if self.tokenizer else None
-        return live(self, prompts, sampling_params, theme, decode)
+        return LiveExplorer(self, prompts, sampling_params, theme, decode)
 
     # ---- checks and conversions -----------------------------------------------------------
 

@@ -48,8 +48,8 @@ def test_queue_empty_and_the_decode_that_follows():
 
 def test_max_seqs_is_told_with_the_limit_for_admission_and_for_decode():
     trace = simulate([prompt(3, i) for i in range(3)], params(4), **limits(4, 16, M=2))
-    says(trace, 0, "full at 2 sequences", "sequence 2 kept waiting")
-    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 got no turn")
+    says(trace, 0, "full at 2 sequences", "sequence 2 must wait")
+    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 must wait")
 
 
 def test_token_budget_is_told_with_both_numbers_and_who_waits():
@@ -100,7 +100,7 @@ def test_a_self_preemption_is_told_as_such():
 def test_a_mixed_step_that_preempted_says_that_it_admits_nobody():
     trace = simulate([prompt(n, i) for i, n in enumerate((7, 5, 6))], params(6), policy="mixed", **limits(4, 6))
     step = next(step for step in trace.steps if step.preempted)
-    says(trace, step.index, "preempted", "admits nobody")
+    says(trace, step.index, "preempted", "admits none")
 
 
 @pytest.mark.parametrize(("last", "reason"), [(3, "eos"), (9, "stop"), (7, "length")], ids=lambda value: str(value))
