@@ -12,6 +12,7 @@ import pytest
 from kit.small_course import ANSWER, graded, hand_in, line_of, make_course
 
 from nanoinfer.course.grading.isolate import Limits, run_isolated
+from nanoinfer.course.grading.submission import still_at
 
 BOUND = 60  # seconds; far more than any of them takes, far less than for ever
 
@@ -246,6 +247,26 @@ def test_a_file_without_end_meets_its_limit(tmp_path):
                 file.write(bytes(1 << 20))
 
     assert "File too large" in run_isolated(fill, Limits(seconds=20)).message
+
+
+class Counts:
+    """Has a queue that is worked out when it is asked for, as a step of a trace has."""
+
+    asked = 0
+
+    @property
+    def waiting(self):
+        self.asked += 1
+        return []
+
+    def work(self):
+        time.sleep(0.8)
+        return self.asked
+
+
+def test_a_look_at_slow_work_does_not_interfere():
+    """After a tenth of its time the grader asks where the work is, and for its queues only when it is stopped."""
+    assert run_isolated(Counts().work, Limits(seconds=4), still_at).answer == 0
 
 
 def is_pipe(fd):
