@@ -27,41 +27,28 @@ class Waits(StrEnum):
 class Reason:
     """What there is to say of one stop reason.
 
-    The two sentences are what `Trace.explain` says where the reason ended that loop. They are templates: `{name}`
-    stands for an operand, `{name:block}` for a count of blocks ("1 block", "3 blocks"), `{name:is}` for "1 is" or
-    "3 are", `{head}` and `{left_out}` for the sequences. None means that the reason does not end this loop, and an
-    empty text that there is nothing to tell.
-
     Attributes:
         name: in capitals, as in `NO_BLOCKS`.
         operands: names of the numbers that were compared.
-        admission: the sentence where it ended admission.
-        decode: the sentence where it ended the decode loop. It is told only if a running sequence was left out.
+        sentence: a template of what `Trace.explain` says. `{name}` stands for an operand, `{name:block}` for a count of
+            blocks ("1 block", "3 blocks"), `{name:is}` for "1 is" or "3 are", and `{who}` for the head of `waiting`, or
+            for the sequences that the decode loop left out. None: the stop is shown as it was recorded.
         waits: which sequences wait because of it.
         refuses: whether admission turned away the head of `waiting`.
-        after_preemptions: whether the preemptions of the step led to it, so that they are told first.
-
-    Raises:
-        ValueError: a sentence names something that is no operand.
+        after_preemptions: whether the step's preemptions led to it, so that they are told first.
     """
 
     name: str
     operands: tuple[str, ...] = ()
-    admission: str | None = None
-    decode: str | None = None
+    sentence: str | None = None
     waits: tuple[Waits, ...] = ()
     refuses: bool = False
     after_preemptions: bool = False
 
     def __post_init__(self) -> None:
-        known = {*self.operands, "head", "left_out"}
-        for sentence in (self.admission or "", self.decode or ""):
-            unknown = {name for _, name, _, _ in Formatter().parse(sentence) if name is not None} - known
-            if unknown:
-                raise ValueError(
-                    f"a sentence of reason {self.name} names {', '.join(sorted(unknown))}; "
-                    f"it may name {', '.join(sorted(known))}"
-                )
+        named = {name for _, name, _, _ in Formatter().parse(self.sentence or "") if name is not None}
+        if unknown := named - {*self.operands, "who"}:
+            raise ValueError(f"the sentence of {self.name} names {unknown}; its operands are {self.operands}")
 
 
 class StopReason(StrEnum):
@@ -71,57 +58,52 @@ class StopReason(StrEnum):
 
     def __new__(cls, record: Reason) -> Self:
         member = str.__new__(cls, record.name)
-        member._value_ = record.name
-        member.record = record
+        member._value_, member.record = record.name, record
         return member
 
-    QUEUE_EMPTY = Reason("QUEUE_EMPTY", admission="Nobody else was waiting.")
+    QUEUE_EMPTY = Reason("QUEUE_EMPTY", sentence="Nobody else was waiting.")
     MAX_SEQS = Reason(
         "MAX_SEQS",
         ("scheduled", "limit"),
-        admission="The batch was full at {limit:sequence} (max_num_seqs), so {head} kept waiting.",
-        decode="The batch was full at {limit:sequence} (max_num_seqs), so {left_out} got no turn.",
-        waits=(Waits.HEAD, Waits.LEFT_OUT),
+        "The batch was full at {limit:sequence} (max_num_seqs), so {who} must wait for the next step.",
+        (Waits.HEAD, Waits.LEFT_OUT),
         refuses=True,
     )
     TOKEN_BUDGET = Reason(
         "TOKEN_BUDGET",
         ("batched", "limit"),
-        admission="The token budget was used up ({batched} of {limit}), so {head} has to wait for the next step.",
-        decode="The token budget was used up ({batched} of {limit}), so {left_out} got no turn.",
-        waits=(Waits.HEAD, Waits.LEFT_OUT),
+        "The token budget was used up ({batched} of {limit}), so {who} must wait for the next step.",
+        (Waits.HEAD, Waits.LEFT_OUT),
         refuses=True,
     )
     NO_BLOCKS = Reason(
         "NO_BLOCKS",
         ("needed", "free"),
-        admission="Admission stopped at {head}: it needs {needed:free block} and {free:is} free.",
-        waits=(Waits.HEAD, Waits.BEHIND),
+        "Admission stopped at {who}: it needs {needed:free block} and {free:is} free.",
+        (Waits.HEAD, Waits.BEHIND),
         refuses=True,
     )
     CHUNK_NOT_ALLOWED = Reason(
         "CHUNK_NOT_ALLOWED",
         ("needed", "remaining"),
-        admission="Admission stopped at {head}: it needs {needed:token} and {remaining} were left in the budget, "
+        "Admission stopped at {who}: it needs {needed:token} and {remaining} were left in the budget, "
         "and only the first sequence of a batch may be cut into chunks.",
-        waits=(Waits.HEAD, Waits.BEHIND),
+        (Waits.HEAD, Waits.BEHIND),
         refuses=True,
     )
     PREEMPTED_THIS_STEP = Reason(
         "PREEMPTED_THIS_STEP",
         ("victims",),
-        admission="A step that preempted somebody admits nobody.",
+        "A step that preempted a sequence admits none.",
         after_preemptions=True,
     )
-    RUNNING_EMPTY = Reason("RUNNING_EMPTY", decode="")  # the ordinary case: every running sequence had a turn
+    RUNNING_EMPTY = Reason("RUNNING_EMPTY", sentence="")  # the ordinary case: every running sequence had a turn
     PHASE_EXCLUSIVE = Reason(
-        "PHASE_EXCLUSIVE",
-        decode="A prefill batch was chosen, so {left_out} did not decode.",
-        waits=(Waits.LEFT_OUT,),
+        "PHASE_EXCLUSIVE", (), "A prefill batch was chosen, so {who} did not decode.", (Waits.LEFT_OUT,)
     )
 
 
-REASONS: dict[str, Reason] = {reason.value: reason.record for reason in StopReason}
+REASONS = {str(reason): reason.record for reason in StopReason}
 
 
 def declare(reason: Reason) -> ReasonName:

@@ -87,6 +87,7 @@ def refusals(folder: Path) -> None:
         (["bench"], "nanoinfer bench needs torch", "engine"),
         (["lab", "--dir", str(folder)], "nanoinfer lab needs jupyterlab", "notebooks"),
         (["course", "grade", "student.py"], "nanoinfer course grade needs pytest", "tests"),
+        (["course", "release", str(folder / "copy")], "nanoinfer.course.grading needs pytest", "tests"),
     ):
         told = run(*command, code=1)[1]
         assert told.startswith(f"nanoinfer: {message}, which comes with: "), told

@@ -125,7 +125,7 @@ def test_demo_shows_the_run_and_writes_its_trace(tmp_path, capsys):
     assert "chunk 1 of 2" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("blocks", [14, 20])
 def test_the_simulated_demo_decides_as_the_one_with_the_model(policy, blocks):
     settings = demo.SETTINGS | {"policy": policy, "num_kvcache_blocks": blocks}

@@ -82,6 +82,12 @@ def test_ci_runs_the_tests_that_the_default_run_leaves_out():
         assert f"pytest -m {marker}" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_a_test_for_every_policy_takes_them_from_the_package():
+    """So a new policy is tested wherever it should be: `kit.helpers.POLICIES`."""
+    spelt_out = re.compile(r"""parametrize\("policy", [\[(]""")
+    assert [path for path in (ROOT / "tests").rglob("*.py") if spelt_out.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_ci_builds_the_site_as_the_readme_says():
     block = README.split("```bash\n")[-1].split("```")[0]
     install, build = re.findall(r"\.venv/bin/(.+?)(?: &&|\n)", block)

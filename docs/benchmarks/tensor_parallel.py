@@ -151,7 +151,7 @@ def save_random(arguments: argparse.Namespace, folder: Path) -> Path:
     shutil.copy(model_dir(arguments.shape) / "config.json", folder)
     with engine(arguments, folder, 1, load_format="dummy", dtype="bfloat16", **small()) as llm:
         assert llm.runner
-        tensors = {name: p.detach().cpu().clone() for name, p in llm.runner.model.named_parameters()}
+        tensors = {name: p.detach().cpu().clone() for name, p in llm.runner.loaded.model.named_parameters()}
     save_file(tensors, folder / "model.safetensors")
     return folder
 
@@ -172,8 +172,8 @@ def logits(arguments: argparse.Namespace, model: Path, prompts: list[list[int]],
         requests = [llm.add_request(ids, SamplingParams(max_tokens=4, ignore_eos=True)) for ids in prompts]
         llm.step()
         assert llm.runner
-        assert llm.runner.last_logits is not None
-        found = llm.runner.last_logits.float().cpu().clone()
+        assert llm.runner.loaded.last_logits is not None
+        found = llm.runner.loaded.last_logits.float().cpu().clone()
         for request in requests:
             llm.abort(request)
     return found
@@ -229,7 +229,7 @@ def speed_of(arguments: argparse.Namespace, results: Results, shape: str, size: 
     began = time.perf_counter()
     with engine(arguments, model_dir(shape), size, load_format="dummy") as llm:
         assert llm.runner
-        weights = sum(p.numel() * p.element_size() for p in llm.runner.model.parameters())
+        weights = sum(p.numel() * p.element_size() for p in llm.runner.loaded.model.parameters())
         results.add(
             "speed",
             shape=shape,

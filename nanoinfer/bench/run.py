@@ -26,7 +26,7 @@ from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.engine.checkpoint import TINY, resolve_model
 from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
-from nanoinfer.runner.model_runner import DTYPES, resolve_device
+from nanoinfer.runner.device import DTYPES, resolve_device
 
 SHAPES = Path(__file__).parent / "shapes"
 TERA = 1e12

@@ -1,8 +1,9 @@
 """No full garbage collection while a batch runs.
 
 A full collection looks at every object of the process, and a process with torch in it has hundreds of thousands: it
-would stop the host for a tenth of a second, in which a GPU finishes all it has been given. Young objects are still
-collected, and full collections are due again afterwards.
+would stop the host for a tenth of a second, in which a GPU runs out of work. Young objects are still collected.
+
+The thresholds belong to the process, so they hold for the user's other threads as well until the batch ends.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class LLMEngine:
             num_kvcache_blocks=self.runner.num_kvcache_blocks,
             device=self.runner.device.type,
             dtype=str(self.runner.dtype).removeprefix("torch."),
-            attention_backend=self.runner.backend.name,
+            attention_backend=self.runner.loaded.backend.name,
             eos=config.eos or self.runner.eos_token_ids,
             vocab_size=self.runner.vocab_size,
             # Overlap pays where the device computes by itself while the CPU goes on.
@@ -103,9 +103,7 @@ class LLMEngine:
         )
         device = torch.cuda.get_device_name(self.runner.device) if self.config.device == "cuda" else "cpu"
         loop = OverlappedCore if self.config.overlap else EngineCore
-        self.core: EngineCore = loop(
-            self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls
-        )
+        self.core = loop(self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls)
         self._unclaimed: list[Request] = []  # finished, but their output was not handed out yet
 
     def __enter__(self) -> Self:
@@ -339,10 +337,10 @@ class LLMEngine:
             theme: "auto" (as the notebook), "light" or "dark".
         """
         require("llm.explore()", "anywidget")
-        from nanoinfer.explore.live import live
+        from nanoinfer.explore.live import LiveExplorer
 
         decode = self.tokenizer.decode if self.tokenizer else None
-        return live(self, prompts, sampling_params, theme, decode)
+        return LiveExplorer(self, prompts, sampling_params, theme, decode)
 
     # ---- checks and conversions -----------------------------------------------------------
 

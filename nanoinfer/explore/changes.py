@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence, Sized
 
 from nanoinfer.explore.columns import Columns
 from nanoinfer.explore.frames import Frames
-from nanoinfer.trace.endings import endings
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Event, endings
 from nanoinfer.trace.state import NO_HASH, Fold, Unread
 from nanoinfer.trace.trace import Trace
 

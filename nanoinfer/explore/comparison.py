@@ -15,7 +15,6 @@ traces first differ, and the metrics of both. The state it is made from:
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from nanoinfer.explore.columns import Columns
@@ -29,7 +28,7 @@ from nanoinfer.trace.trace import Trace
 
 
 class ComparisonPage(RichPage):
-    """Two replays that move together."""
+    """Two replays that move together; `Comparison.explore` explains its arguments."""
 
     def __init__(self, comparison: Comparison, theme: str = "auto", height: int | None = None) -> None:
         super().__init__(theme, height)
@@ -50,25 +49,6 @@ class ComparisonPage(RichPage):
 
     def __repr__(self) -> str:
         return f"<ComparisonPage of {self.comparison.trace_a!r} and {self.comparison.trace_b!r}>"
-
-
-def explore_comparison(comparison: Comparison, theme: str = "auto", height: int | None = None) -> ComparisonPage:
-    """Both traces side by side, as an object that shows itself at the end of a notebook cell.
-
-    Args:
-        comparison: what `compare` returned.
-        theme: "auto" (as the notebook), "light" or "dark".
-        height: pixels; as tall as its content by default.
-
-    Raises:
-        ValueError: no such theme, or a height below one pixel.
-    """
-    return ComparisonPage(comparison, theme, height)
-
-
-def comparison_to_html(comparison: Comparison, path: str | Path, theme: str = "auto") -> None:
-    """Write the page to `path` as one file that opens from disk; arguments as for `explore_comparison`."""
-    Path(path).write_text(ComparisonPage(comparison, theme).page(), encoding="utf-8")
 
 
 def payload(comparison: Comparison) -> dict[str, Any]:

@@ -22,6 +22,10 @@ from nanoinfer.extras import missing
 from nanoinfer.trace.trace import Trace
 
 THEMES = ("auto", "light", "dark")
+WITHOUT_KERNEL = (
+    "This is the live explorer of an engine. Its buttons need a running kernel: run the cell to use it. "
+    "A replay that needs none is shown by the trace's own explore()."
+)
 FIRST_HEIGHT = 900  # px of the frame until the page has told its own
 
 
@@ -62,6 +66,10 @@ class RichPage:
         state = self._state() | {"theme": self.theme, "height": self.height}
         return html_page(f"nanoinfer: {self.title}", state, alone, noscript)
 
+    def write(self, path: str | Path) -> None:
+        """Write the page to `path` as one file that opens from disk, without a network."""
+        Path(path).write_text(self.page(), encoding="utf-8")
+
     @cached_property
     def text(self) -> str:
         """What is left of the page where there are no pictures."""
@@ -97,7 +105,7 @@ class RichPage:
 
 
 class Exploration(RichPage):
-    """The replay of one trace."""
+    """The replay of one trace; `Trace.explore` explains its arguments and errors."""
 
     def __init__(
         self,
@@ -133,39 +141,13 @@ class Exploration(RichPage):
         return f"<Exploration of {self.trace!r} at step {self.step}>"
 
 
-def explore(
-    trace: Trace,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-    height: int | None = None,
-) -> Exploration:
-    """The interactive replay of `trace`, as an object that shows itself at the end of a notebook cell.
-
-    Args:
-        trace: a recorded run.
-        step: where it opens; negative counts from the end.
-        select: a sequence to follow.
-        theme: "auto" (as the notebook), "light" or "dark".
-        tour: bookmarks (step, sequence to select or None, caption), visited with Back and Next.
-        height: pixels; as tall as its content by default.
-
-    Raises:
-        IndexError: no such step.
-        ValueError: no such sequence or theme, or a bookmark that the trace does not have.
-    """
-    return Exploration(trace, step, select, theme, tour, height)
-
-
-def to_html(
-    trace: Trace,
-    path: str | Path,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-) -> None:
-    """Write the replay to `path` as one file that opens from disk; arguments as for `explore`."""
-    page = Exploration(trace, step, select, theme, tour).page()
-    Path(path).write_text(page, encoding="utf-8")
+def live_forms(trace: Trace, queued: list[str], theme: str) -> dict[str, Any]:
+    """What stands for a live explorer where no kernel runs: the replay up to now, or before any step the `queued`."""
+    if trace.steps:
+        replay = Exploration(trace, step=-1, theme=theme)
+        html = f"<p>{escaped(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
+        words = {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
+        return replay._repr_mimebundle_() | words
+    lines = "\n".join(["No step had run when it was shown.", *queued])
+    html = f'<p>{escaped(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escaped(lines)}</pre>'
+    return {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{lines}"}

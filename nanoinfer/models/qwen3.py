@@ -41,7 +41,7 @@ class Attend(Protocol):
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model is put together from, besides its shape.
+    """What a model is made of, besides its shape.
 
     Attributes:
         place: dtype and device of the parameters.
@@ -57,13 +57,13 @@ class Parts:
 
     @property
     def linear(self) -> tuple[Placement, Ranks, Ops]:
-        """What every linear layer is told."""
+        """What every linear layer gets."""
         return self.place, self.ranks, self.ops
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What every layer is told of the step.
+    """What every layer knows about the step.
 
     Attributes:
         rotation: the angles of the tokens' positions, as the ops want them.
@@ -154,20 +154,9 @@ class Qwen3Model(nn.Module):
         self.rotary = RotaryEmbedding(
             config.head_dim, config.max_position_embeddings, config.rope_theta, parts.place["device"]
         )
-        self.ops = parts.ops
 
-    def forward(
-        self,
-        token_ids: Tensor,
-        positions: Tensor,
-        slot_mapping: Tensor,
-        caches: list[LayerCache],
-        attention: Any,
-        decoding: bool,
-    ) -> Tensor:
+    def forward(self, token_ids: Tensor, caches: list[LayerCache], step: Step) -> Tensor:
         residual = self.embed_tokens(token_ids)
-        rotation = self.ops.rotation(self.rotary.cos, self.rotary.sin, positions)
-        step = Step(rotation, slot_mapping, attention, decoding)
         x: Tensor | PartialSums | None = None
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, residual, cache, step)
@@ -186,7 +175,7 @@ class Qwen3ForCausalLM(nn.Module):
     def __init__(self, config: Qwen3Config, parts: Parts) -> None:
         super().__init__()
         self.config = config
-        self.ranks = parts.ranks
+        self.ranks, self.ops = parts.ranks, parts.ops
         self.model = Qwen3Model(config, parts)
         self.lm_head = ColumnLinear(config.hidden_size, config.vocab_size, False, *parts.linear)
         if config.tie_word_embeddings:
@@ -211,7 +200,8 @@ class Qwen3ForCausalLM(nn.Module):
             attention: what the backend prepared for this batch.
             decoding: whether each row of the batch is one token.
         """
-        return self.model(token_ids, positions, slot_mapping, caches, attention, decoding)  # type: ignore[no-any-return]
+        rotation = self.ops.rotation(self.model.rotary.cos, self.model.rotary.sin, positions)
+        return self.model(token_ids, caches, Step(rotation, slot_mapping, attention, decoding))  # type: ignore[no-any-return]
 
     def compute_logits(self, hidden: Tensor, decoding: bool, out: Tensor | None = None) -> Tensor:
         """Logits [rows, vocab_size] of hidden states [rows, hidden_size]; only rows that sample need them.

@@ -158,8 +158,7 @@ class ProcessRanks:
         """Give up the connections."""
         self.abort()
         self.sending.clear()
-        for group in ("data", "control"):
-            vars(self).pop(group, None)
+        self.data = self.control = None
 
     def wait_for_abort(self) -> None:
         """Wait until NCCL has given its memory back, which it does when no graph uses it any more."""

@@ -25,9 +25,10 @@ from nanoinfer.parallel import torchrun
 from nanoinfer.parallel.group import ProcessRanks, RanksLost
 from nanoinfer.parallel.launcher import Workers
 from nanoinfer.parallel.worker import HOST, serve
+from nanoinfer.runner.device import resolve_device
 from nanoinfer.runner.host_step import HostStep
 from nanoinfer.runner.in_flight import InFlight
-from nanoinfer.runner.model_runner import ModelRunner, resolve_device
+from nanoinfer.runner.model_runner import ModelRunner
 
 CLOSE_LIMIT = timedelta(seconds=10)
 NOTICE_SECONDS = 5.0  # between a broken connection and the end of the process behind it

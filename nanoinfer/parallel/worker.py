@@ -22,7 +22,8 @@ from torch.distributed import TCPStore
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.parallel.group import ProcessRanks, RanksLost
-from nanoinfer.runner.model_runner import ModelRunner, resolve_device
+from nanoinfer.runner.device import resolve_device
+from nanoinfer.runner.model_runner import ModelRunner
 
 HOST = "127.0.0.1"
 LOST = 3  # exit code of a rank that ended because another one did
@@ -38,8 +39,8 @@ def serve(config: EngineConfig, model_dir: Path, ranks: ProcessRanks) -> None:
     """Compute what rank 0 computes, until it says that it was the last. Raises RanksLost when it is gone."""
     runner = ModelRunner(config, model_dir, ranks)
     while step := ranks.listen():
-        with runner.ready(step):
-            runner.compute(step)
+        with runner.loaded.ready(step):
+            runner.loaded.compute(step)
     runner.close()
     ranks.close()
     ranks.wait_for_abort()

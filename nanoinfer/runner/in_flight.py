@@ -1,6 +1,6 @@
-"""A step that was started on the GPU: its tokens when they are there, and how long it took.
+"""A step that was started on the GPU: waits for its tokens, and knows how long it took.
 
-Times are CUDA events, read when the tokens are: they add no wait of their own.
+Times are CUDA events, read together with the tokens: they add no wait of their own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nanoinfer.core.plan import StepResult
 from nanoinfer.runner.host_step import HostStep
 
 
-class Slot:
-    """What one step in flight needs: two CUDA events and pinned memory for its tokens. Used again for later steps."""
+class OutputBuffer:
+    """Where one step in flight leaves its results: pinned memory for the tokens, two CUDA events for the time."""
 
     def __init__(self, max_rows: int) -> None:
         self.start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -28,20 +28,22 @@ class InFlight:
     """A step that the GPU is computing or will compute.
 
     Args:
-        slot: where its events and tokens are.
-        sampled: [rows] ids on the device; copied to the host behind everything that was enqueued so far.
+        output: its events and tokens; later steps use it again.
+        sampled: [rows] ids on the device; copied to the host after all work enqueued so far.
         step: what was enqueued.
-        check: called while waiting and once after it; raises when there is no result to be had.
+        check: called while waiting and once afterwards; raises when there will be no result.
         began: `time.perf_counter()` when its launch began.
     """
 
-    def __init__(self, slot: Slot, sampled: Tensor, step: HostStep, check: Callable[[], None], began: float) -> None:
-        self.slot = slot
+    def __init__(
+        self, output: OutputBuffer, sampled: Tensor, step: HostStep, check: Callable[[], None], began: float
+    ) -> None:
+        self.output = output
         self.places = step.places
         self.graph_size = step.graph_size
         self.check = check
-        slot.tokens[: len(sampled)].copy_(sampled, non_blocking=True)
-        slot.end.record()
+        output.tokens[: len(sampled)].copy_(sampled, non_blocking=True)
+        output.end.record()
         self.launch_time = time.perf_counter() - began
 
     def result(self) -> StepResult:
@@ -49,8 +51,8 @@ class InFlight:
 
         Its timing, in seconds: "launch", and "gpu" from the moment the device could begin to the sampled tokens.
         """
-        while not self.slot.end.query():  # type: ignore[no-untyped-call]
+        while not self.output.end.query():  # type: ignore[no-untyped-call]
             self.check()
-        self.check()  # what was given up ends early too
-        timing = {"launch": self.launch_time, "gpu": self.slot.start.elapsed_time(self.slot.end) / 1e3}
-        return StepResult(self.slot.tokens[self.places].tolist(), timing, self.graph_size)
+        self.check()  # an aborted step ends early too
+        timing = {"launch": self.launch_time, "gpu": self.output.start.elapsed_time(self.output.end) / 1e3}
+        return StepResult(self.output.tokens[self.places].tolist(), timing, self.graph_size)

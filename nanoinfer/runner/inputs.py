@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,70 +16,14 @@ from torch import Tensor
 
 from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.plan import Row
-from nanoinfer.runner.attention import AttentionBatch
+from nanoinfer.runner.host_step import Arrays
 
 Ints = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class StepArrays:
-    """One forward pass, on the host. All int32.
-
-    Attributes:
-        token_ids: [num_tokens], the scheduled tokens of all rows, in row order. A negative one, -1 - i, stands for
-            the token that row i of the step before has sampled: it is known to the device alone.
-        positions: [num_tokens], each token's place in its sequence, from 0.
-        slot_mapping: [num_tokens], the cache slot each token is written to; negative for padding.
-        last_indices: [rows], where in the flat batch each row's last token is: only it is sampled from.
-        query_starts: [rows + 1], where in the flat batch each row begins, and the end of the last.
-        context_lens: [rows], tokens a row looks at, itself included; 0 for padding.
-        block_tables: [rows, width], padded with 0.
-    """
-
-    token_ids: Ints
-    positions: Ints
-    slot_mapping: Ints
-    last_indices: Ints
-    query_starts: Ints
-    context_lens: Ints
-    block_tables: Ints
-
-    def as_dict(self) -> dict[str, Ints]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-@dataclass(frozen=True, slots=True)
-class StepInputs:
-    """The same on the device, and the batch as attention sees it."""
-
-    token_ids: Tensor
-    positions: Tensor
-    slot_mapping: Tensor
-    last_indices: Tensor
-    attention: AttentionBatch
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], query_lens: list[int], context_lens: list[int], block_size: int) -> Self:
-        """From one tensor for each field of StepArrays."""
-        return cls(
-            token_ids=tensors["token_ids"],
-            positions=tensors["positions"],
-            slot_mapping=tensors["slot_mapping"],
-            last_indices=tensors["last_indices"],
-            attention=AttentionBatch(
-                query_lens=query_lens,
-                context_lens=context_lens,
-                query_starts=tensors["query_starts"],
-                context_lengths=tensors["context_lens"],
-                block_tables=tensors["block_tables"],
-                block_size=block_size,
-            ),
-        )
-
-
 def prefill_arrays(
     rows: Seq[Row], block_size: int, width: int = 0, sampled_in: Mapping[int, int] | None = None
-) -> StepArrays:
+) -> Arrays:
     """Chunks of any length. A row's queries are positions num_computed .. num_computed + num_scheduled - 1; keys
     are all positions before the end of the chunk (not of the sequence). A decode row is a chunk of one token.
 
@@ -90,6 +32,9 @@ def prefill_arrays(
         block_size: token slots in one block.
         width: blocks in a row of `block_tables`; 0 for as many as the longest row has.
         sampled_in: for sequences whose last token is pending, their row in the step before.
+
+    Returns:
+        what the model reads, by the names in `host_step.array_shapes`.
     """
     query_lens = np.array([row.num_scheduled for row in rows], np.int32)
     context_lens = np.array([row.num_computed for row in rows], np.int32) + query_lens
@@ -102,17 +47,10 @@ def prefill_arrays(
     # arange counts through the flat batch; shifting each row by a constant makes it count from the row's start.
     shift = np.repeat(context_lens - query_starts[1:], query_lens)
     positions = np.arange(query_starts[-1], dtype=np.int32) + shift
+    row_of_token = np.repeat(np.arange(len(rows)), query_lens)
     tables = pad_block_tables([row.block_table for row in rows], width)
-    blocks = tables[np.repeat(np.arange(len(rows)), query_lens), positions // block_size]
-    return StepArrays(
-        token_ids=np.array(list(chain.from_iterable(chunks)), np.int32),
-        positions=positions,
-        slot_mapping=blocks * block_size + positions % block_size,
-        last_indices=query_starts[1:] - 1,
-        query_starts=query_starts,
-        context_lens=context_lens,
-        block_tables=tables,
-    )
+    token_ids = list(chain.from_iterable(chunks))
+    return flat_batch(token_ids, positions, row_of_token, query_starts, context_lens, tables, block_size)
 
 
 def decode_arrays(
@@ -121,7 +59,7 @@ def decode_arrays(
     width: int = 0,
     sampled_in: Mapping[int, int] | None = None,
     padded_rows: int = 0,
-) -> StepArrays:
+) -> Arrays:
     """The last token of each sequence, at position len - 1, looking at len tokens, itself included.
 
     Args:
@@ -142,17 +80,32 @@ def decode_arrays(
     context_lens = np.array([len(row.seq.token_ids) for row in rows] + padding, np.int32)
     positions = np.maximum(context_lens - 1, 0)
     tables = pad_block_tables([row.block_table for row in rows], width, size)
-    slot_mapping = tables[np.arange(size), positions // block_size] * block_size + positions % block_size
-    slot_mapping[count:] = -1
-    return StepArrays(
-        token_ids=np.array(token_ids + padding, np.int32),
-        positions=positions,
-        slot_mapping=slot_mapping,
-        last_indices=np.arange(size, dtype=np.int32),
-        query_starts=np.arange(size + 1, dtype=np.int32),
-        context_lens=context_lens,
-        block_tables=tables,
-    )
+    starts = np.arange(size + 1, dtype=np.int32)
+    arrays = flat_batch(token_ids + padding, positions, starts[:-1], starts, context_lens, tables, block_size)
+    arrays["slot_mapping"][count:] = -1
+    return arrays
+
+
+def flat_batch(
+    token_ids: list[int],
+    positions: Ints,
+    row_of_token: npt.NDArray[np.integer],
+    query_starts: Ints,
+    context_lens: Ints,
+    tables: Ints,
+    block_size: int,
+) -> Arrays:
+    """The arrays by name, with those that follow from the others."""
+    blocks = tables[row_of_token, positions // block_size]
+    return {
+        "token_ids": np.array(token_ids, np.int32),
+        "positions": positions,
+        "slot_mapping": blocks * block_size + positions % block_size,
+        "last_indices": query_starts[1:] - 1,
+        "query_starts": query_starts,
+        "context_lens": context_lens,
+        "block_tables": tables,
+    }
 
 
 def from_device(row: Row, sampled_in: Mapping[int, int] | None) -> int:
@@ -169,7 +122,7 @@ def pad_block_tables(tables: list[list[int]], width: int = 0, rows: int = 0) -> 
     return padded
 
 
-def to_tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
+def to_tensors(arrays: Arrays) -> dict[str, Tensor]:
     """The arrays as CPU tensors over the same memory; slots widened once, for torch indexes with int64."""
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return tensors | {"slot_mapping": tensors["slot_mapping"].long()}

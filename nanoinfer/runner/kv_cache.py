@@ -11,7 +11,7 @@ import torch
 from nanoinfer.config import EngineConfig
 from nanoinfer.models.config import Qwen3Config
 from nanoinfer.models.parallel import Ranks
-from nanoinfer.runner.host_step import HostStep
+from nanoinfer.runner.host_step import HostStep, array_shapes
 
 CPU_KV_BYTES = 1 << 30  # a laptop has other things to hold
 
@@ -68,7 +68,7 @@ def memory_budget(config: EngineConfig, device: torch.device, held: int, activat
 def largest_step(config: EngineConfig, max_model_len: int) -> HostStep:
     """Made-up prompts that fill max_num_batched_tokens, in a cache of one block: for measuring memory.
 
-    Every token is written to slot 0 and every table names block 0; what is computed means nothing.
+    Every token is written to slot 0 and every table names block 0, so the results mean nothing.
     """
     total = config.max_num_batched_tokens
     longest = min(max_model_len, total)
@@ -77,23 +77,13 @@ def largest_step(config: EngineConfig, max_model_len: int) -> HostStep:
     lengths[-1] = min(longest, max(total - longest * (count - 1), 1))
     starts = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=starts[1:])
-    tokens = int(starts[-1])
-    positions = np.arange(tokens, dtype=np.int32) - np.repeat(starts[:-1], lengths)
-    width = -(-max_model_len // config.kvcache_block_size)
-    return HostStep(
-        places=list(range(count)),
-        arrays={
-            "keys": np.zeros(count, np.int64),
-            "draws": np.zeros(count, np.int64),
-            "temperatures": np.ones(count, np.float32),
-            "last_indices": starts[1:] - 1,
-            "query_starts": starts,
-            "context_lens": lengths,
-            "token_ids": np.zeros(tokens, np.int32),
-            "positions": positions,
-            "slot_mapping": np.zeros(tokens, np.int32),
-            "block_tables": np.zeros((count, width), np.int32),
-        },
-        graph_size=None,
-        filters=None,
-    )
+    tokens, width = int(starts[-1]), -(-max_model_len // config.kvcache_block_size)
+    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in array_shapes(tokens, count, width).items()}
+    arrays |= {
+        "temperatures": np.ones(count, np.float32),
+        "last_indices": starts[1:] - 1,
+        "query_starts": starts,
+        "context_lens": lengths,
+        "positions": np.arange(tokens, dtype=np.int32) - np.repeat(starts[:-1], lengths),
+    }
+    return HostStep(places=list(range(count)), arrays=arrays, graph_size=None, filters=None)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from nanoinfer.core.sequence import Sequence
+from nanoinfer.runner.host_step import Arrays, Filters
 from nanoinfer.runner.random_numbers import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
@@ -29,22 +27,13 @@ from nanoinfer.runner.random_numbers import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The rows of a step that draw from a part of the vocabulary, with their top_k (0: all) and top_p (1: all)."""
-
-    rows: list[int]
-    top_k: list[int]
-    top_p: list[float]
-
-
-def sampling_arrays(seqs: Seq[Sequence], engine_seed: int, rows: int = 0) -> dict[str, npt.NDArray[Any]]:
-    """What a device needs to know of each row to sample it: "temperatures" (0 is greedy), "keys" and "draws".
+def sampling_arrays(seqs: Seq[Sequence], engine_seed: int, rows: int = 0) -> Arrays:
+    """What the sampler reads: "temperatures", "keys" and "draws", see `host_step.array_shapes`.
 
     Args:
         seqs: one for each row.
         engine_seed: requests without a seed of their own get a key from it and their id.
-        rows: make it so many with greedy rows.
+        rows: fill up with greedy rows to this many.
     """
     params = [seq.sampling_params for seq in seqs]
     padding = [0] * (rows - len(seqs))
@@ -84,11 +73,11 @@ def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, ou
     return tokens if out is None else out.copy_(tokens)
 
 
-def sample_filtered(logits: Tensor, inputs: Mapping[str, Tensor], filters: Filters) -> Tensor:
-    """As `sample`, for the rows that `filters` names alone: their tokens [len(filters.rows)]."""
+def sample_filtered(logits: Tensor, inputs: Mapping[str, Tensor], filters: Filters, out: Tensor) -> None:
+    """Draw anew, into `out`, for the rows that `filters` names; the others keep what `sample` gave them."""
     rows = torch.tensor(filters.rows, device=logits.device)
     temperatures, keys, draws = (inputs[name][rows] for name in ("temperatures", "keys", "draws"))
-    return race(logits[rows], temperatures, keys, draws, filters.top_k, filters.top_p)
+    out[rows] = race(logits[rows], temperatures, keys, draws, filters.top_k, filters.top_p)
 
 
 def race(

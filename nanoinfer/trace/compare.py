@@ -73,16 +73,19 @@ class Comparison:
         return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)
 
     def explore(self, theme: str = "auto", height: int | None = None) -> ComparisonPage:
-        """Both replays side by side, locked to the same step or the same time; needs no kernel once shown."""
-        from nanoinfer.explore.comparison import explore_comparison
+        """Both replays side by side, locked to the same step or the same time; needs no kernel once shown.
 
-        return explore_comparison(self, theme, height)
+        Raises ValueError unless `theme` is "auto", "light" or "dark" and `height` None or a positive number of pixels.
+        """
+        from nanoinfer.explore.comparison import ComparisonPage
+
+        return ComparisonPage(self, theme, height)
 
     def to_html(self, path: str | Path, theme: str = "auto") -> None:
         """Write what `explore` shows to `path` as one file that opens from disk."""
-        from nanoinfer.explore.comparison import comparison_to_html
+        from nanoinfer.explore.comparison import ComparisonPage
 
-        comparison_to_html(self, path, theme)
+        ComparisonPage(self, theme).write(path)
 
     def __str__(self) -> str:
         if self.first_difference is None:

@@ -135,31 +135,26 @@ def _admission(trace: Trace, step: Step, events: list[Event]) -> list[str]:
     waiting = _waiting_at_stop(trace, step, events)
     reason, behind = REASONS.get(step.stop.reason), waiting[1:]
     rest = "the rest of " if waiting and waiting[0] in step.columns.seq_id else ""
-    head = rest + sequences(waiting[:1]) or "the next one"
-    told = [_stop_sentence(step.stop, reason.admission if reason else None, {"head": head})]
+    told = [_stop_sentence(step.stop, rest + sequences(waiting[:1]) or "the next one")]
     if reason and Waits.BEHIND in reason.waits and behind:
-        told.append(
-            f"{capital(sequences(behind))} behind it {verb(behind, 'waits', 'wait')} too: first come, first served."
-        )
+        wait = verb(behind, "waits", "wait")
+        told.append(f"{capital(sequences(behind))} behind it {wait} too: first come, first served.")
     return told
 
 
 def _decode(trace: Trace, step: Step) -> list[str]:
-    """Why running sequences got no turn."""
+    """Why running sequences got no turn. A known reason is not told if none was left out."""
     left_out = _left_out(trace, step)
-    reason = REASONS.get(step.decode_stop.reason)
-    sentence = reason.decode if reason else None
-    if sentence is not None and not left_out:
-        return []
-    return [_stop_sentence(step.decode_stop, sentence, {"left_out": sequences(left_out)})]
+    known = step.decode_stop.reason in REASONS
+    return [_stop_sentence(step.decode_stop, sequences(left_out))] if left_out or not known else []
 
 
-def _stop_sentence(stop: Stop, template: str | None, who: dict[str, str]) -> str:
-    """As its reason says it, or as it was recorded where nothing is declared for it."""
-    try:
-        return f"Stopped: {stop}." if template is None else fill(template, {**stop.operands, **who})
-    except KeyError:  # it was recorded without an operand that the sentence names
+def _stop_sentence(stop: Stop, who: str) -> str:
+    """In the words of its reason; as it was recorded where there are none, or an operand that they name is missing."""
+    reason = REASONS.get(stop.reason)
+    if reason is None or reason.sentence is None or not stop.operands.keys() >= set(reason.operands):
         return f"Stopped: {stop}."
+    return fill(reason.sentence, {**stop.operands, "who": who})
 
 
 # ---- sentences ----------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nanoinfer.trace.endings import Ending, endings
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Ending, Event, endings
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.trace import Trace
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import fsum
 from typing import Any
 
-from nanoinfer.trace.endings import endings
+from nanoinfer.trace.events import endings
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from nanoinfer.trace.endings import Ending, endings
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Ending, Event, endings
 from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace

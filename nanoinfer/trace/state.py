@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import KINDS, Event
 
 if TYPE_CHECKING:
     from nanoinfer.trace.trace import Trace
@@ -191,20 +190,7 @@ class Fold:
             del self.hash_index[event.data["hash"]]
 
 
-APPLY: dict[str, Callable[[Fold, Any], None]] = {
-    "arrive": Fold._arrive,
-    "admit": Fold._admit,
-    "run": Fold._run,
-    "preempt": Fold._preempt,
-    "finish": Fold._finish,
-    "abort": Fold._abort,
-    "allocate": Fold._allocate,
-    "reuse": Fold._reuse,
-    "share": Fold._share,
-    "release": Fold._release,
-    "register_hash": Fold._register_hash,
-    "evict_hash": Fold._evict_hash,
-}
+APPLY = {kind: getattr(Fold, f"_{kind}") for kind in KINDS}
 
 
 class Replay:

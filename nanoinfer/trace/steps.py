@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Columns:
+class RowColumns:
     """The rows of a step, one list per attribute (see `Row`)."""
 
     seq_id: list[int]
@@ -64,9 +64,12 @@ class Row:
 
     @property
     def slots(self) -> list[int]:
-        table, size = self.block_table, self.block_size
-        positions = range(self.num_computed, self.num_computed + self.num_scheduled)
-        return [table[p // size] * size + p % size for p in positions]
+        return slot_mapping(self.block_table, self.block_size, self.num_computed, self.num_scheduled)
+
+
+def slot_mapping(block_table: list[int], block_size: int, start: int, count: int) -> list[int]:
+    """Physical slots of token positions start .. start + count - 1."""
+    return [block_table[p // block_size] * block_size + p % block_size for p in range(start, start + count)]
 
 
 @dataclass(eq=False)
@@ -90,7 +93,7 @@ class Step:
     index: int
     clock: float
     phase: str
-    columns: Columns
+    columns: RowColumns
     preempted: list[Preemption]
     stop: Stop
     decode_stop: Stop
@@ -115,6 +118,7 @@ class Step:
 
     @property
     def rows(self) -> list[Row]:
+        """The rows, with their block tables, for which the trace is folded to this step. `columns` needs no fold."""
         fold, size = self.trace.replay.at(self.index), self.trace.config.kvcache_block_size
         tables = {**fold.block_tables, **fold.last_tables}
         c = self.columns
@@ -140,9 +144,9 @@ class Step:
         return list(self.trace.replay.at(self.index).free_blocks)
 
 
-def columns_of(rows: Sequence[Any]) -> Columns:
+def columns_of(rows: Sequence[Any]) -> RowColumns:
     """The columns of a plan's rows."""
-    return Columns(
+    return RowColumns(
         [row.seq_id for row in rows],
         [row.num_computed for row in rows],
         [row.num_cached for row in rows],

@@ -180,11 +180,15 @@ class Trace:
             select: a sequence to follow.
             theme: "auto" follows the page around it; or "light", "dark".
             tour: bookmarks (step, sequence to select or None, caption) with Back and Next.
-            height: of the frame in pixels; by default as high as its content.
-        """
-        from nanoinfer.explore.shell import explore
+            height: of the frame in pixels; by default as tall as its content.
 
-        return explore(self, step, select, theme, tour, height)
+        Raises:
+            IndexError: no such step.
+            ValueError: no such sequence or theme, or a bookmark that the trace does not have.
+        """
+        from nanoinfer.explore.shell import Exploration
+
+        return Exploration(self, step, select, theme, tour, height)
 
     def to_html(
         self,
@@ -195,9 +199,9 @@ class Trace:
         tour: Sequence[tuple[int, int | None, str]] | None = None,
     ) -> None:
         """Write the interactive replay to `path` as one file that opens from disk, without a network."""
-        from nanoinfer.explore.shell import to_html
+        from nanoinfer.explore.shell import Exploration
 
-        to_html(self, Path(path), step, select, theme, tour)
+        Exploration(self, step, select, theme, tour).write(path)
 
     def animate(
         self,

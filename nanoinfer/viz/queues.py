@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nanoinfer.trace.endings import endings
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Event, endings
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.words import counted, listed

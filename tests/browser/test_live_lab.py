@@ -14,7 +14,7 @@ SLIDER = ".ni-slider"
 EVIL = "<img src=x onerror=\"document.title='owned'\">"
 SETUP = """
 from nanoinfer import LLM, SamplingParams
-from nanoinfer.explore.live import live
+from nanoinfer.explore.live import LiveExplorer as live
 
 def engine(**more):
     return LLM("tiny", kvcache_block_size=4, max_num_batched_tokens=16, **({"num_kvcache_blocks": 14} | more))

@@ -112,7 +112,7 @@ def test_two_names_of_one_class_both_mean_it(mine, monkeypatch):
 
 def test_an_unknown_name_is_refused_with_those_that_are_known():
     for refused in (lambda: run(policy="lifo"), lambda: Scheduler(config(4, 8, policy="lifo"))):
-        with pytest.raises(ValueError, match="policy must be one of prefill_first, mixed, got 'lifo'"):
+        with pytest.raises(ValueError, match=f"policy must be one of {', '.join(POLICIES)}, got 'lifo'"):
             refused()
 
 

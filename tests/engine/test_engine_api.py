@@ -141,10 +141,10 @@ def test_stale_contents_of_the_cache_are_never_seen(llm):
     """B07: half-filled blocks are masked, whatever lies in their other slots."""
     expected = ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False))
     llm.reset_prefix_cache()
-    for cache in llm.runner.caches:
+    for cache in llm.runner.loaded.caches:
         cache.blocks.fill_(1e30)
     assert ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False)) == expected
-    for cache in llm.runner.caches:
+    for cache in llm.runner.loaded.caches:
         cache.blocks.zero_()
     llm.reset_prefix_cache()
 
@@ -183,8 +183,8 @@ def test_a_seed_holds_beside_a_batch_mate_without_one(make_llm):
 
 def test_a_seeded_request_draws_anew_in_every_step(llm, monkeypatch):
     """B72: over equal logits only the draw decides, so a generator rebuilt each step would repeat one token."""
-    forward = llm.runner.forward
-    monkeypatch.setattr(llm.runner, "forward", lambda *inputs: forward(*inputs).zero_())
+    forward = llm.runner.loaded.forward
+    monkeypatch.setattr(llm.runner.loaded, "forward", lambda *inputs: forward(*inputs).zero_())
     each = SamplingParams(max_tokens=12, ignore_eos=True, seed=42)
     (output,) = llm.generate([prompt(5)], each, use_tqdm=False)
     assert len(set(output["token_ids"])) > 6
@@ -332,10 +332,9 @@ def test_closing_gives_the_memory_back_although_the_engine_is_still_named():
     for _ in range(3):
         llm = LLM("tiny", **SMALL)
         llm.generate([[1, 2]], params(2), record=True, use_tqdm=False)
-        gone = [
-            weakref.ref(tensor)
-            for tensor in [*(cache.blocks for cache in llm.runner.caches), *llm.runner.model.parameters()]
-        ]
+        caches, parameters = llm.runner.loaded.caches, llm.runner.loaded.model.parameters()
+        gone = [weakref.ref(tensor) for tensor in [*(cache.blocks for cache in caches), *parameters]]
+        del caches, parameters
         engine = weakref.ref(llm)
         assert len(gone) > 10
         llm.close()
@@ -362,7 +361,7 @@ def test_deleting_an_engine_without_closing_it_gives_the_memory_back_too():
     """B64: no exit hook and no global holds it."""
     llm = LLM("tiny", **SMALL)
     llm.generate([[1, 2]], params(2), use_tqdm=False)
-    engine, cache = weakref.ref(llm), weakref.ref(llm.runner.caches[0].blocks)
+    engine, cache = weakref.ref(llm), weakref.ref(llm.runner.loaded.caches[0].blocks)
     del llm
     gc.collect()
     assert engine() is None

@@ -11,7 +11,7 @@ from kit.node import run_node
 from kit.payloads import case
 
 from nanoinfer import SamplingParams, compare, simulate
-from nanoinfer.explore.comparison import comparison_to_html, explore_comparison, payload
+from nanoinfer.explore.comparison import ComparisonPage, payload
 from nanoinfer.explore.comparison_words import MOST_LISTED, difference_text, metrics_rows, side_names
 from nanoinfer.explore.frames import MOST_FRAMES
 from nanoinfer.reasons import Stop
@@ -124,8 +124,8 @@ def test_a_trace_that_only_ends_earlier_is_the_difference():
         f"The traces first differ at step {len(short.steps)}: a has {len(short.steps)} steps, "
         f"b has {len(short.steps) + 2}."
     )
-    assert "b: " in explore_comparison(comparison).text
-    assert "a: has ended" in explore_comparison(comparison).text
+    assert "b: " in ComparisonPage(comparison).text
+    assert "a: has ended" in ComparisonPage(comparison).text
 
 
 def test_values_are_told_whatever_they_hold():
@@ -205,7 +205,7 @@ def test_a_run_without_an_end_has_gaps_in_its_metrics():
 
 
 def test_a_cell_gives_html_a_picture_and_text_and_no_widget(timed):
-    bundle = explore_comparison(timed)._repr_mimebundle_()
+    bundle = ComparisonPage(timed)._repr_mimebundle_()
     assert set(bundle) == {"text/html", "image/png", "text/plain"}
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     i = timed.first_difference
@@ -217,7 +217,7 @@ def test_a_cell_gives_html_a_picture_and_text_and_no_widget(timed):
 
 
 def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
-    comparison_to_html(timed, tmp_path / "both.html", theme="dark")
+    timed.to_html(tmp_path / "both.html", theme="dark")
     page = (tmp_path / "both.html").read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"'\s)]+", page)) == {"http://www.w3.org/2000/svg"}
     assert '"theme":"dark"' in page
@@ -227,16 +227,16 @@ def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
 def test_long_traces_get_a_poster_of_where_they_part():
     load = [[prompt(4)], params(900)]
     a, b = (simulate(*load, policy=p, max_model_len=1000, **limits(16, 80)) for p in ("prefill_first", "mixed"))
-    assert explore_comparison(compare(a, b)).png.startswith(b"\x89PNG")
+    assert ComparisonPage(compare(a, b)).png.startswith(b"\x89PNG")
 
 
 def test_traces_without_steps_can_be_shown():
-    bundle = explore_comparison(compare(simulate([]), simulate([])))._repr_mimebundle_()
+    bundle = ComparisonPage(compare(simulate([]), simulate([])))._repr_mimebundle_()
     assert "Both traces decided the same in all 0 steps." in bundle["text/plain"]
 
 
 def test_theme_and_height_are_checked(timed):
     with pytest.raises(ValueError, match="theme must be one of"):
-        explore_comparison(timed, theme="pink")
+        ComparisonPage(timed, theme="pink")
     with pytest.raises(ValueError, match="height must be a positive"):
-        explore_comparison(timed, height=0)
+        ComparisonPage(timed, height=0)

@@ -7,7 +7,7 @@ from kit.helpers import limits, params, prompt
 from kit.lab import crowded
 
 from nanoinfer import SamplingParams, compare, simulate
-from nanoinfer.explore.comparison import explore_comparison
+from nanoinfer.explore.comparison import ComparisonPage as explore_comparison
 from nanoinfer.explore.comparison_words import difference_text, metrics_rows
 
 pytestmark = pytest.mark.browser

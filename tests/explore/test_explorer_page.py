@@ -6,7 +6,7 @@ from kit.lab import crowded
 
 from nanoinfer import simulate
 from nanoinfer.explore.page import module
-from nanoinfer.explore.shell import explore
+from nanoinfer.explore.shell import Exploration as explore
 
 pytestmark = pytest.mark.browser
 

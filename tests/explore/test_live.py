@@ -15,8 +15,8 @@ from nanoinfer import SamplingParams
 
 pytest.importorskip("anywidget")
 from nanoinfer.explore import live_feed
-from nanoinfer.explore.live import LiveExplorer, live
-from nanoinfer.explore.live_candidates import candidates_of
+from nanoinfer.explore.live import LiveExplorer
+from nanoinfer.explore.live_sequences import candidates_of
 from nanoinfer.explore.pack import pack
 
 PROMPTS = ["Once upon a time there was a fox", "Once upon a time there was a small bird", "The river"]
@@ -28,7 +28,7 @@ def open_live(monkeypatch):
     made = []
 
     def open_live(llm, prompts=PROMPTS, sampling_params=None, **more):
-        explorer = live(llm, prompts, sampling_params or params(8), decode=llm.tokenizer.decode, **more)
+        explorer = LiveExplorer(llm, prompts, sampling_params or params(8), decode=llm.tokenizer.decode, **more)
         explorer.sent = []
         monkeypatch.setattr(explorer, "send", lambda message, buffers=None: explorer.sent.append(message))
         made.append(explorer)
@@ -441,14 +441,14 @@ def test_close_stops_the_recording_and_leaves_others_requests(llm, open_live):
 def test_refused_at_the_start_nothing_stays(llm, open_live):
     llm.start_trace()
     with pytest.raises(RuntimeError, match="already being recorded"):
-        live(llm, PROMPTS)
+        LiveExplorer(llm, PROMPTS)
     llm.stop_trace()
     with pytest.raises(ValueError, match="empty"):
-        live(llm, ["fine", ""])
+        LiveExplorer(llm, ["fine", ""])
     with pytest.raises(ValueError, match="2 sampling_params for 1 prompts"):
-        live(llm, "one", [SamplingParams()] * 2)
+        LiveExplorer(llm, "one", [SamplingParams()] * 2)
     with pytest.raises(ValueError, match="theme"):
-        live(llm, "one", theme="blue")
+        LiveExplorer(llm, "one", theme="blue")
     assert llm.is_finished()
     open_live(llm)
 

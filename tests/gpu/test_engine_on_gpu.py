@@ -118,7 +118,7 @@ def our_logits(llm: LLM, tokens: list[int]) -> torch.Tensor:
         seq.num_computed_tokens, seq.num_scheduled_tokens = computed, scheduled
         row = Row(seq, (1, 1) if not computed else None)
         runner.run(StepPlan("decode" if computed else "prefill", [row], STOP, STOP))
-        logits.append(runner.last_logits[0].float().clone())
+        logits.append(runner.loaded.last_logits[0].float().clone())
     return torch.stack(logits)
 
 

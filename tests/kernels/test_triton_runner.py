@@ -33,7 +33,7 @@ def completions(directory, backend, policy="prefill_first", budget=64):
         policy=policy,
     )
     try:
-        assert runner.backend.name == backend
+        assert runner.loaded.backend.name == backend
         return run_all(runner, PROMPTS, MIXED)
     finally:
         runner.close()
@@ -52,7 +52,7 @@ def test_logits_are_those_of_plain_pytorch(tmp_path):
             tmp_path, MODEL, device=DEVICE, dtype="float32", attention_backend=backend, kvcache_block_size=16
         )
         run_all(runner, [PROMPTS[0]])
-        logits.append(runner.last_logits.clone())
+        logits.append(runner.loaded.last_logits.clone())
         runner.close()
     spread = logits[0].std()
     assert spread > 1
@@ -79,7 +79,7 @@ def test_decode_steps_in_bfloat16_take_our_matrix_products_and_others_the_librar
         runner = make_runner(tmp_path, MODEL | {"intermediate_size": 1056}, dtype="bfloat16", **settings)
         one = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
         run_all(runner, PROMPTS[:2], one, on_plan=lambda plan: calls.append((plan.phase, len(shapes))))
-        logits.append(runner.last_logits.float())
+        logits.append(runner.loaded.last_logits.float())
         runner.close()
     assert [phase for phase, _ in calls] == ["prefill", "decode"] * 2
     assert calls[-1][1] == 0  # none before the decode step

@@ -9,7 +9,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.plan import Row
 from nanoinfer.core.sequence import Sequence
-from nanoinfer.runner.inputs import StepInputs, to_tensors
+from nanoinfer.runner.attention import AttentionBatch
+from nanoinfer.runner.inputs import to_tensors
 from nanoinfer.runner.model_runner import ModelRunner
 
 SMALL = {
@@ -57,10 +58,11 @@ def logits_of(runner: ModelRunner, prompts: list[list[int]]) -> list[torch.Tenso
         seq.num_scheduled_tokens = len(tokens)
         next_block += seq.num_blocks
         rows.append(Row(seq, (1, 1)))
-    arrays = runner.prepare_prefill(rows)
-    lens = [len(tokens) for tokens in prompts]
-    inputs = StepInputs.of(to_tensors(arrays.as_dict()), lens, lens, BLOCK)
-    attention = runner.backend.prepare(inputs.attention, runner.dtype)
+    loaded, lens = runner.loaded, [len(tokens) for tokens in prompts]
+    at = to_tensors(runner.prepare_prefill(rows))
+    batch = AttentionBatch(lens, lens, at["query_starts"], at["context_lens"], at["block_tables"], BLOCK)
+    attention = loaded.backend.prepare(batch, runner.dtype)
     with torch.inference_mode():
-        hidden = runner.model(inputs.token_ids, inputs.positions, inputs.slot_mapping, runner.caches, attention, False)
-        return list(runner.model.compute_logits(hidden, False).split(lens))
+        token_ids, positions, slots = at["token_ids"], at["positions"], at["slot_mapping"]
+        hidden = loaded.model(token_ids, positions, slots, loaded.caches, attention, False)
+        return list(loaded.model.compute_logits(hidden, False).split(lens))

@@ -37,7 +37,7 @@ def save_checkpoint(directory: Path, num_files: int = 1, **changes: Any) -> Path
     """Every parameter random and large, so that one which is left out, swapped or cut elsewhere shows."""
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(SMALL | changes))
-    whole = ModelRunner(EngineConfig(load_format="dummy", **LIMITS), directory).model
+    whole = ModelRunner(EngineConfig(load_format="dummy", **LIMITS), directory).loaded.model
     generator = torch.Generator().manual_seed(7)
     tensors = {
         name: torch.randn(p.shape, generator=generator) * 0.2 + (1.0 if name.endswith("norm.weight") else 0.0)
@@ -82,8 +82,8 @@ def serve_watched(directory: Path, ranks: ProcessRanks, **settings: Any) -> Seen
     runner = ModelRunner(EngineConfig(**LIMITS | settings), directory, ranks)
     seen: Seen = []
     while step := ranks.listen():
-        with runner.ready(step):
-            seen.append((runner.compute(step).tolist(), runner.last_logits.clone()))
+        with runner.loaded.ready(step):
+            seen.append((runner.loaded.compute(step).tolist(), runner.loaded.last_logits.clone()))
     return seen
 
 
@@ -91,11 +91,11 @@ def lead_watched(runner: ModelRunner, prompts: list[list[int]], params: list[Sam
     """Complete the prompts through the real scheduler; what each step gave."""
     scheduler, seen = Scheduler(runner.config), []
     for i, (ids, p) in enumerate(zip(prompts, params, strict=True)):
-        scheduler.add(Sequence(i, ids, p, runner.block_size))
+        scheduler.add(Sequence(i, ids, p, runner.config.kvcache_block_size))
     while not scheduler.is_finished():
         plan = scheduler.schedule()
         tokens = runner.run(plan).token_ids
-        seen.append((tokens, runner.last_logits.clone()))
+        seen.append((tokens, runner.loaded.last_logits.clone()))
         scheduler.postprocess(plan, tokens)
     return seen
 

@@ -21,7 +21,7 @@ def test_tied_head_shares_the_embedding(tmp_path, dtype, stored):  # B79
     save_reference(tmp_path, tie_word_embeddings=True)
     if stored:
         rewrite(tmp_path, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"].clone()}))
-    model = load(tmp_path, dtype=dtype).model
+    model = load(tmp_path, dtype=dtype).loaded.model
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
     expected = load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"]
     assert torch.equal(model.lm_head.weight.data, expected.to(model.lm_head.weight.dtype))
@@ -36,7 +36,7 @@ def test_a_head_that_a_tied_model_would_leave_unused_is_refused(tmp_path):  # B7
 
 def test_untied_head_is_its_own(tmp_path):  # B79
     reference = save_reference(tmp_path)
-    model = load(tmp_path).model
+    model = load(tmp_path).loaded.model
     assert torch.equal(model.lm_head.weight, reference.lm_head.weight)
     assert torch.equal(model.model.embed_tokens.weight, reference.model.embed_tokens.weight)
     assert not torch.equal(model.lm_head.weight, model.model.embed_tokens.weight)
@@ -44,14 +44,14 @@ def test_untied_head_is_its_own(tmp_path):  # B79
 
 def test_parameters_carry_the_checkpoint_names(tmp_path):
     reference = save_reference(tmp_path, attention_bias=True)
-    ours = dict(load(tmp_path).model.named_parameters())
+    ours = dict(load(tmp_path).loaded.model.named_parameters())
     assert set(ours) == set(dict(reference.named_parameters()))
     assert all(torch.equal(ours[name], value) for name, value in reference.named_parameters())
 
 
 def test_merged_matmuls_hold_nothing_twice(tmp_path):
     save_reference(tmp_path)
-    attention = load(tmp_path).model.model.layers[0].self_attn
+    attention = load(tmp_path).loaded.model.model.layers[0].self_attn
     assert attention.q_proj.weight.data_ptr() == attention.qkv.weight.data_ptr()
     assert torch.equal(attention.qkv.weight[-32:], attention.v_proj.weight)
 

@@ -51,7 +51,7 @@ def test_the_shipped_model():
 def test_bfloat16_is_close_to_transformers_in_bfloat16(tmp_path):
     reference = save_reference(tmp_path).to(torch.bfloat16)
     runner = load(tmp_path, dtype="bfloat16")
-    assert runner.dtype == runner.caches[0].key.dtype == torch.bfloat16
+    assert runner.dtype == runner.loaded.caches[0].key.dtype == torch.bfloat16
     spread = logits_of(runner, PROMPTS)[0].float().std().item()
     assert largest_difference(runner, reference, PROMPTS) < 0.1 * spread
 
@@ -61,7 +61,7 @@ def test_every_bias_counts(tmp_path):  # B82: a dropped bias still gives fluent 
     runner = load(tmp_path)
     before = logits_of(runner, PROMPTS)[0]
     for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-        bias = getattr(runner.model.model.layers[0].self_attn, name).bias
+        bias = getattr(runner.loaded.model.model.layers[0].self_attn, name).bias
         kept = bias.clone()
         bias.zero_()
         after = logits_of(runner, PROMPTS)[0]
@@ -72,7 +72,7 @@ def test_every_bias_counts(tmp_path):  # B82: a dropped bias still gives fluent 
 
 def test_head_dim_is_independent_of_hidden_size(tmp_path):  # B76
     save_reference(tmp_path, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=32)
-    attention = load(tmp_path).model.model.layers[0].self_attn
+    attention = load(tmp_path).loaded.model.model.layers[0].self_attn
     assert attention.q_proj.weight.shape == (128, 64)
     assert attention.k_proj.weight.shape == attention.v_proj.weight.shape == (64, 64)
     assert attention.o_proj.weight.shape == (64, 128)

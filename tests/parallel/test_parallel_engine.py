@@ -93,7 +93,7 @@ def test_ctrl_c_in_a_step_waits_for_its_end_and_the_ranks_stay_in_step(pair, mon
     one, two = pair
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     expected = [o["token_ids"] for o in one.generate(PROMPTS, PARAMS, use_tqdm=False)]
-    compute, calls = two.runner.compute, []
+    compute, calls = two.runner.loaded.compute, []
 
     def interrupted(step):
         calls.append(step)
@@ -102,7 +102,7 @@ def test_ctrl_c_in_a_step_waits_for_its_end_and_the_ranks_stay_in_step(pair, mon
         return compute(step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(two.runner, "compute", interrupted)
+        patch.setattr(two.runner.loaded, "compute", interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.generate(PROMPTS, PARAMS, use_tqdm=False)
     signal.signal(signal.SIGINT, previous)

@@ -12,8 +12,7 @@ from nanoinfer.models.config import load_config
 from nanoinfer.parallel import launcher, torchrun
 from nanoinfer.parallel.runner import lead_or_serve
 from nanoinfer.runner import kv_cache
-from nanoinfer.runner.host_step import HostStep
-from nanoinfer.runner.sampler import Filters
+from nanoinfer.runner.host_step import Filters, HostStep
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -79,8 +78,8 @@ def test_a_rank_holds_only_its_part_of_weights_and_cache(tmp_path):
     whole = ModelRunner(EngineConfig(**LIMITS), directory)
 
     def sizes(runner):
-        parameters = {name: p.numel() for name, p in runner.model.named_parameters()}
-        return parameters, sum(cache.blocks.numel() for cache in runner.caches)
+        parameters = {name: p.numel() for name, p in runner.loaded.model.named_parameters()}
+        return parameters, sum(cache.blocks.numel() for cache in runner.loaded.caches)
 
     for parameters, cache in on_ranks(4, lambda ranks: sizes(ModelRunner(EngineConfig(**LIMITS), directory, ranks))):
         assert cache == sizes(whole)[1] // 4

@@ -100,17 +100,17 @@ def test_padding_rows_write_nowhere_and_look_at_nothing():
     seqs = [Sequence(i, range(5 + i), block_size=4) for i in range(3)]
     rows = [row(seq, [2 * i, 2 * i + 1], len(seq) - 1, 1, decode=True) for i, seq in enumerate(seqs)]
     plain, padded = decode_arrays(rows, 4), decode_arrays(rows, 4, width=6, padded_rows=8)
-    assert padded.block_tables.shape == (8, 6)
-    for name, array in plain.as_dict().items():
-        whole = getattr(padded, name)
+    assert padded["block_tables"].shape == (8, 6)
+    for name, array in plain.items():
+        whole = padded[name]
         if name == "block_tables":
             assert (whole[:3, :2] == array).all()
         elif name != "query_starts":
             assert (whole[:3] == array).all(), name
-    assert (padded.slot_mapping[3:] == -1).all()
-    assert (padded.context_lens[3:] == 0).all()
-    assert (padded.block_tables[3:] == 0).all()
-    assert all(array.dtype == np.int32 for array in padded.as_dict().values())
+    assert (padded["slot_mapping"][3:] == -1).all()
+    assert (padded["context_lens"][3:] == 0).all()
+    assert (padded["block_tables"][3:] == 0).all()
+    assert all(array.dtype == np.int32 for array in padded.values())
 
 
 def test_a_pending_token_names_the_row_that_samples_it():
@@ -121,8 +121,8 @@ def test_a_pending_token_names_the_row_that_samples_it():
     rows = [row(seq, [i, 9 - i], 5, 1, decode=True) for i, seq in enumerate(seqs)]
     sampled = torch.tensor([11, 12, 13, 14])
     for arrays in (decode_arrays(rows, 4, 0, {1: 3, 2: 0}), prefill_arrays(rows, 4, 0, {1: 3, 2: 0})):
-        assert arrays.token_ids.tolist() == [seqs[0].token_ids[-1], -4, -1]
-        ids = TorchOps().feed_tokens(torch.from_numpy(arrays.token_ids), sampled)
+        assert arrays["token_ids"].tolist() == [seqs[0].token_ids[-1], -4, -1]
+        ids = TorchOps().feed_tokens(torch.from_numpy(arrays["token_ids"]), sampled)
         assert ids.tolist() == [seqs[0].token_ids[-1], 14, 11]
     with pytest.raises(KeyError):
         decode_arrays(rows, 4, 0, {1: 3})

@@ -15,7 +15,8 @@ from nanoinfer.core.sequence import Sequence
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.models.config import Qwen3Config
 from nanoinfer.models.parallel import OneDevice
-from nanoinfer.runner import kv_cache, model_runner
+from nanoinfer.runner import kv_cache
+from nanoinfer.runner.device import resolve_device, resolve_dtype
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
 
@@ -38,21 +39,21 @@ def test_first_decode_is_at_the_last_position(runner):  # B04
     runner.run(plan("prefill", row(seq, [9], 0, 3)))
     seq.append_token(8)
     inputs = runner.prepare_decode([row(seq, [9], 3, 1, decode=True)])
-    assert inputs.token_ids.tolist() == [8]
-    assert inputs.positions.tolist() == [3]
-    assert inputs.context_lens.tolist() == [4]
-    assert inputs.slot_mapping.tolist() == [9 * 4 + 3]
+    assert inputs["token_ids"].tolist() == [8]
+    assert inputs["positions"].tolist() == [3]
+    assert inputs["context_lens"].tolist() == [4]
+    assert inputs["slot_mapping"].tolist() == [9 * 4 + 3]
 
 
 def test_keys_of_a_chunk_end_with_the_chunk(runner):  # B28
     seq = Sequence(0, range(10, 20), block_size=4)
     first = runner.prepare_prefill([row(seq, [3, 1, 2], 0, 8)])
-    assert (first.query_starts.tolist(), first.context_lens.tolist()) == ([0, 8], [8])
+    assert (first["query_starts"].tolist(), first["context_lens"].tolist()) == ([0, 8], [8])
     second = runner.prepare_prefill([row(seq, [3, 1, 2], 8, 2)])
-    assert (second.query_starts.tolist(), second.context_lens.tolist()) == ([0, 2], [10])
-    assert second.token_ids.tolist() == [18, 19]
-    assert second.positions.tolist() == [8, 9]
-    assert second.slot_mapping.tolist() == [8, 9]
+    assert (second["query_starts"].tolist(), second["context_lens"].tolist()) == ([0, 2], [10])
+    assert second["token_ids"].tolist() == [18, 19]
+    assert second["positions"].tolist() == [8, 9]
+    assert second["slot_mapping"].tolist() == [8, 9]
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 4, 16])
@@ -67,12 +68,12 @@ def test_a_mixed_batch_is_laid_out_row_by_row(tmp_path, block_size):
     at = 0
     for i, r in enumerate(rows):
         end = at + r.num_scheduled
-        assert inputs.token_ids[at:end].tolist() == r.seq.token_ids[r.num_computed :]
-        assert inputs.positions[at:end].tolist() == list(range(r.num_computed, len(r.seq)))
-        assert inputs.slot_mapping[at:end].tolist() == r.slots
-        assert inputs.last_indices[i] == end - 1
+        assert inputs["token_ids"][at:end].tolist() == r.seq.token_ids[r.num_computed :]
+        assert inputs["positions"][at:end].tolist() == list(range(r.num_computed, len(r.seq)))
+        assert inputs["slot_mapping"][at:end].tolist() == r.slots
+        assert inputs["last_indices"][i] == end - 1
         at = end
-    assert at == len(inputs.token_ids)
+    assert at == len(inputs["token_ids"])
 
 
 # ---- one step ---------------------------------------------------------------------------------
@@ -95,23 +96,23 @@ def test_an_empty_plan_samples_nothing(runner):
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30], ids=str)
 def test_unused_slots_are_never_read(runner, poison):  # B07
     def decode_after(fill):
-        for cache in runner.caches:
+        for cache in runner.loaded.caches:
             cache.blocks.fill_(fill)
         seq = Sequence(0, range(1, 7), GREEDY, 4)
         runner.run(plan("prefill", row(seq, [5, 2], 0, 6)))
         seq.append_token(3)
         runner.run(plan("decode", row(seq, [5, 2], 6, 1, decode=True)))
-        return runner.last_logits[0].clone()
+        return runner.loaded.last_logits[0].clone()
 
     assert torch.equal(decode_after(poison), decode_after(0.0))
 
 
 def test_only_the_rows_slots_are_written(runner):
-    for cache in runner.caches:
+    for cache in runner.loaded.caches:
         cache.blocks.fill_(7.0)
     r = row(Sequence(0, range(10), block_size=4), [5, 2, 9], 8, 2)
     runner.run(plan("prefill", r))
-    for cache in runner.caches:
+    for cache in runner.loaded.caches:
         written = (cache.blocks != 7.0).flatten(1).any(1).nonzero().flatten().tolist()
         assert written == sorted(r.slots)
 
@@ -124,7 +125,7 @@ def test_cached_prefix_gives_the_same_completion(runner):  # B26
     seqs = [Sequence(i, prompt, GREEDY, 4) for i in range(2)]
     for seq, computed, table in zip(seqs, (0, 8), ([0, 1, 2, 3, 4], [0, 1, 5, 6, 7]), strict=True):
         first = row(seq, table, computed, 9 - computed)
-        feeds.append(runner.prepare_prefill([first]).positions.tolist())
+        feeds.append(runner.prepare_prefill([first])["positions"].tolist())
         seq.append_token(runner.run(plan("prefill", first)).token_ids[0])
         while seq.num_completion_tokens < 8:
             seq.append_token(runner.run(plan("decode", row(seq, table, len(seq) - 1, 1, decode=True))).token_ids[0])
@@ -213,7 +214,7 @@ def test_top_candidates_are_probabilities_of_the_last_step(runner):
         assert [p for _, p in everything] == sorted((p for _, p in everything), reverse=True)
         token, probability = runner.top_candidates(i, 1)[0]
         assert (token, type(token), type(probability)) == (ids[i], int, float)
-        assert probability == pytest.approx(runner.last_logits[i].softmax(0)[token].item())
+        assert probability == pytest.approx(runner.loaded.last_logits[i].softmax(0)[token].item())
     seqs[0].append_token(ids[0])
     runner.run(plan("decode", row(seqs[0], [0], 2, 1, decode=True)))
     with pytest.raises(ValueError, match="sequence 1 was not in the last step"):
@@ -223,12 +224,24 @@ def test_top_candidates_are_probabilities_of_the_last_step(runner):
 
 
 def test_close_frees_the_memory_and_may_be_called_twice(runner):
+    loaded = runner.loaded
     runner.run(plan("prefill", row(Sequence(0, [1]), [0], 0, 1)))
-    alive = [weakref.ref(thing) for thing in (runner.model, runner.backend, runner.caches[0].blocks)]
+    alive = [weakref.ref(thing) for thing in (loaded.model, loaded.backend, loaded.caches[0].blocks)]
+    del loaded
     runner.close()
     runner.close()
     gc.collect()
     assert [thing() for thing in alive] == [None] * 3
+    with pytest.raises(RuntimeError, match="this runner is closed"):
+        runner.run(plan("prefill", row(Sequence(0, [1]), [0], 0, 1)))
+
+
+def test_close_frees_the_cache_although_a_traceback_holds_the_model(runner):
+    loaded, cache = runner.loaded, weakref.ref(runner.loaded.caches[0].blocks)
+    runner.run(plan("prefill", row(Sequence(0, [1]), [0], 0, 1)))
+    runner.close()
+    assert cache() is None
+    assert loaded.last_logits is None
 
 
 def test_two_runners_live_side_by_side(tmp_path):
@@ -290,16 +303,16 @@ def test_settings_this_build_cannot_serve(tmp_path, settings, named):
 def test_cuda_without_cuda_is_a_clear_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA device"):
-        model_runner.resolve_device("cuda")
-    assert model_runner.resolve_device("auto") == torch.device("cpu")
+        resolve_device("cuda")
+    assert resolve_device("auto") == torch.device("cpu")
 
 
 def test_auto_dtype_on_a_gpu_is_the_checkpoints():
     model = Qwen3Config.from_dict(SMALL)
-    assert model_runner.resolve_dtype("auto", torch.device("cuda"), model) == torch.bfloat16
-    assert model_runner.resolve_dtype("float32", torch.device("cuda"), model) == torch.float32
+    assert resolve_dtype("auto", torch.device("cuda"), model) == torch.bfloat16
+    assert resolve_dtype("float32", torch.device("cuda"), model) == torch.float32
     with pytest.raises(ValueError, match="float8"):
-        model_runner.resolve_dtype("auto", torch.device("cuda"), Qwen3Config.from_dict(SMALL | {"dtype": "float8"}))
+        resolve_dtype("auto", torch.device("cuda"), Qwen3Config.from_dict(SMALL | {"dtype": "float8"}))
 
 
 def test_running_leaves_the_process_alone(tmp_path):

@@ -23,7 +23,7 @@ def sample(logits, *seqs, seed=0):
     inputs = {name: torch.from_numpy(array) for name, array in sampler.sampling_arrays(seqs, seed).items()}
     tokens, filters = sampler.sample(logits, **inputs), sampler.filters_of(seqs)
     if filters:
-        tokens[filters.rows] = sampler.sample_filtered(logits, inputs, filters)
+        sampler.sample_filtered(logits, inputs, filters, tokens)
     return tokens.tolist()
 
 

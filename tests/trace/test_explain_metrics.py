@@ -48,8 +48,8 @@ def test_queue_empty_and_the_decode_that_follows():
 
 def test_max_seqs_is_told_with_the_limit_for_admission_and_for_decode():
     trace = simulate([prompt(3, i) for i in range(3)], params(4), **limits(4, 16, M=2))
-    says(trace, 0, "full at 2 sequences", "sequence 2 kept waiting")
-    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 got no turn")
+    says(trace, 0, "full at 2 sequences", "sequence 2 must wait")
+    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 must wait")
 
 
 def test_token_budget_is_told_with_both_numbers_and_who_waits():
@@ -100,7 +100,7 @@ def test_a_self_preemption_is_told_as_such():
 def test_a_mixed_step_that_preempted_says_that_it_admits_nobody():
     trace = simulate([prompt(n, i) for i, n in enumerate((7, 5, 6))], params(6), policy="mixed", **limits(4, 6))
     step = next(step for step in trace.steps if step.preempted)
-    says(trace, step.index, "preempted", "admits nobody")
+    says(trace, step.index, "preempted", "admits none")
 
 
 @pytest.mark.parametrize(("last", "reason"), [(3, "eos"), (9, "stop"), (7, "length")], ids=lambda value: str(value))
@@ -224,6 +224,16 @@ def test_clock_and_timing_of_each_step(timed):
     for step in timed.steps:
         assert sum(step.timing[part] for part in ("schedule", "run", "postprocess")) == step.timing["duration"]
     assert timed.header.clock_unit == "seconds"
+
+
+@pytest.mark.parametrize("table", ["rows", "events", "requests"])
+def test_tables_can_be_written_as_parquet(timed, table, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "table.parquet"
+    told = timed.to_pandas()[table]
+    told.to_parquet(path)
+    read = pd.read_parquet(path)
+    assert (list(read), read["seq_id"].tolist()) == (list(told), told["seq_id"].tolist())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 11, 100, 101, 1000])

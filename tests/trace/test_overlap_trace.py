@@ -8,8 +8,7 @@ from kit.lazy_device import Driver
 from test_perfetto import check, export
 
 from nanoinfer import Trace, simulate
-from nanoinfer.trace.endings import endings
-from nanoinfer.trace.events import SCHEMA_VERSION
+from nanoinfer.trace.events import SCHEMA_VERSION, endings
 from nanoinfer.trace.spans import sequence_spans
 from nanoinfer.trace.text import summary, text_timeline
 from nanoinfer.viz.series import wasted_per_step
@@ -95,8 +94,8 @@ def test_a_decode_loop_that_left_out_no_live_sequence_says_nothing():
     """The batch was full, but the sequence left out had ended by then: there is none to name."""
     trace = Driver(26).run().trace
     full = [step for step in trace.steps if step.decode_stop.reason == "MAX_SEQS"]
-    assert any("got no turn" not in trace.explain(step.index) for step in full)
-    assert not any("so  got" in trace.explain(step.index) for step in full)
+    assert any("must wait" not in trace.explain(step.index) for step in full)
+    assert not any("so  must" in trace.explain(step.index) for step in full)
 
 
 def test_device_times_and_the_graph_are_told_where_they_are_known(trace):

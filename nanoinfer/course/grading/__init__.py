@@ -4,8 +4,11 @@ from nanoinfer.course.grading import check                  # in a notebook
 from nanoinfer.course.grading import expect, explain_failure, run_student    # in a test
 """
 
-from nanoinfer.course.grading.adapter import run_student, watched
-from nanoinfer.course.grading.failures import expect, explain_failure
-from nanoinfer.course.grading.report import check
+from nanoinfer.extras import require
+
+require("nanoinfer.course.grading", "pytest")
+from nanoinfer.course.grading.adapter import run_student, watched  # noqa: E402
+from nanoinfer.course.grading.failures import expect, explain_failure  # noqa: E402
+from nanoinfer.course.grading.report import check  # noqa: E402
 
 __all__ = ["check", "expect", "explain_failure", "run_student", "watched"]

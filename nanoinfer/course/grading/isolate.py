@@ -44,7 +44,7 @@ class Limits:
 
 
 class Place(NamedTuple):
-    """Where the work was when somebody looked: the name of the function, and words for a message."""
+    """Where the work was at a certain moment: the name of the function, and words for a message."""
 
     function: str = ""
     words: str = ""
@@ -83,13 +83,7 @@ Look = Callable[[FrameType | None], Place]
 
 
 def run_isolated(work: Callable[[], Any], limits: Limits, where: Look = lambda _: Place()) -> Ending:
-    """Call `work` in a forked process.
-
-    Args:
-        work: returns something that JSON can hold.
-        limits: see Limits.
-        where: tells the place of a frame.
-    """
+    """Call `work`, which returns something that JSON can hold, in a forked process; `where` tells where a frame is."""
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
     sys.stdout.flush()
