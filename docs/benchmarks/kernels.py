@@ -41,7 +41,7 @@ from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.kernels.interpreter import triton_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import RotaryEmbedding
-from nanoinfer.models.ops import LayerCache, Ops, TorchOps
+from nanoinfer.models.ops import LayerCache, Ops
 from nanoinfer.runner.attention import AttentionBatch, KeysThenValues, load, obstacle
 from nanoinfer.runner.random_numbers import request_key
 from nanoinfer.runner.sampler import race
@@ -100,7 +100,7 @@ def bytes_of(*tensors: Tensor) -> int:
 def norm_cases(at: Setting, rows: int) -> Iterator[Case]:
     from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 
-    hidden, eps, plain = at.model.hidden_size, at.model.rms_norm_eps, TorchOps()
+    hidden, eps, plain = at.model.hidden_size, at.model.rms_norm_eps, Ops()
     x, residual, weight = at.normal(rows, hidden), at.normal(rows, hidden), at.normal(hidden)
     runs: dict[str, Run] = {
         "triton": lambda: rms_norm(x, weight, eps),
@@ -120,7 +120,7 @@ def activation_case(at: Setting, rows: int) -> Case:
     from nanoinfer.kernels.activation import silu_mul
 
     gate_up = at.normal(rows, 2 * at.model.intermediate_size)
-    runs: dict[str, Run] = {"triton": lambda: silu_mul(gate_up), "torch": lambda: TorchOps().silu_mul(gate_up)}
+    runs: dict[str, Run] = {"triton": lambda: silu_mul(gate_up), "torch": lambda: Ops().silu_mul(gate_up)}
     return Case("silu_mul", rows, bytes_of(gate_up) * 3 // 2, runs)
 
 
@@ -149,7 +149,7 @@ def rotary_case(at: Setting, rows: int, context: int) -> Case:
     kv_heads = model.num_key_value_heads
     written = (model.num_attention_heads + kv_heads) + 2 * kv_heads  # queries and keys in place, keys and values
     moved = bytes_of(qkv) + rows * head_dim * (written * qkv.element_size() + rotary.cos.element_size())
-    return Case("norm_rope_store", rows, moved, {"triton": way(TritonOps()), "torch": way(TorchOps())})
+    return Case("norm_rope_store", rows, moved, {"triton": way(TritonOps()), "torch": way(Ops())})
 
 
 def linear_cases(at: Setting, rows: int) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""The operations between the matrix products as fused kernels: the same methods as `TorchOps`, one launch each."""
+"""The operations between the matrix products as fused kernels: the methods of `Ops`, one launch each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanoinfer.kernels.feed_tokens import feed_tokens
 from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
 from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 from nanoinfer.kernels.rotary_store import norm_rope_store
-from nanoinfer.models.ops import LayerCache, PartialSums
+from nanoinfer.models.ops import LayerCache, Ops, PartialSums
 
 
 class Rotation(NamedTuple):
@@ -23,7 +23,7 @@ class Rotation(NamedTuple):
     positions: Tensor
 
 
-class TritonOps:
+class TritonOps(Ops):
     """NVIDIA GPUs, or any machine through Triton's interpreter. Negative slots are padding and are not written.
 
     Only decode steps use our own matrix products: without a CUDA graph the CPU launches them one by one, and is
@@ -42,13 +42,9 @@ class TritonOps:
         return F.linear(x, weight, bias)
 
     def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor | PartialSums:
-        if decoding and bias is None:
-            if x.shape[0] == 1:
-                return linear_one_row(x, weight)
-            if parts := parts_of(x, weight):
-                out = linear_few_rows(x, weight)
-                return out if parts == 1 else PartialSums(out)
-        return F.linear(x, weight, bias)
+        if decoding and bias is None and x.shape[0] > 1 and parts_of(x, weight) > 1:
+            return PartialSums(linear_few_rows(x, weight))
+        return self.linear(x, weight, bias, decoding)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return rms_norm(x, weight, eps)

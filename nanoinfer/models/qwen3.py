@@ -27,7 +27,7 @@ from nanoinfer.models.layers import (
     RotaryEmbedding,
     RowLinear,
 )
-from nanoinfer.models.ops import LayerCache, Ops, PartialSums, TorchOps
+from nanoinfer.models.ops import LayerCache, Ops, PartialSums
 from nanoinfer.models.parallel import OneDevice, Ranks
 
 
@@ -52,7 +52,7 @@ class Parts:
 
     place: Placement
     backend: Attend
-    ops: Ops = field(default_factory=TorchOps)
+    ops: Ops = field(default_factory=Ops)
     ranks: Ranks = field(default_factory=OneDevice)
 
     @property
