@@ -3,8 +3,7 @@
 The shapes are those of Qwen3-0.6B in bfloat16: decoding of 1, 32 and 256 rows with contexts of 1,024 tokens each, and
 once more with ragged ones, of 100 to 1,500 tokens, the longest first. Prefill attention gets one prompt of 1,024
 tokens, or 32. The kernel for one row's matrix products meets the matrices of a layer and the head, the one for a few
-rows those whose product it gives in one part; `kernels/feed_tokens.py` reads a few hundred bytes a step and is left
-out.
+rows those whose product it gives in one part; `feed_tokens` reads a few hundred bytes a step and is left out.
 
 Attention runs through the engine's own backends, so that keys and values lie as they do in the engine, and flash-attn,
 where it is installed, reads the same cache. In prefill it takes the prompts' own keys and values, as it does there.
