@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from nanoinfer.core.block_manager import NO_HASH, Block, BlockManager, CachedPrefix
+from nanoinfer.core.block_manager import Block, BlockManager, CachedPrefix
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence
@@ -21,6 +21,7 @@ from nanoinfer.course.grading.failures import explain_failure
 from nanoinfer.course.kits.requests import random_requests
 from nanoinfer.reasons import Preemption, StopReason
 from nanoinfer.sim.simulate import simulate
+from nanoinfer.trace.state import NO_HASH
 from nanoinfer.trace.trace import Trace
 
 RULES = {
