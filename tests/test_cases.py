@@ -1,12 +1,14 @@
 """The numbers by which tests cite `tests/cases.md`, and the cases there, are the same."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 DEFINED = re.findall(r"^- \*\*(B\d\d)\*\* ", (TESTS / "cases.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
+@cache
 def cited():
     """Every case number in a test file, with the files that cite it."""
     where = {}

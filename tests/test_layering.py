@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
+@cache
 def imports_of(module: str, inside_functions: bool = True) -> set[str]:
     """Full names of the modules that `module` imports, wherever the statement stands.
 
@@ -200,6 +202,7 @@ def test_a_simulation_and_all_its_views_load_no_torch(tmp_path):
     """Run, explain, measure, tabulate, draw, compare, save, load, export."""
     code = f"""
 import sys
+from functools import cache
 from pathlib import Path
 from nanoinfer import SamplingParams, Trace, compare, simulate
 prompts, params = [[1, 2, 3, 4, 5], [6, 7, 8]], SamplingParams(max_tokens=4)

@@ -12,20 +12,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nanoinfer import LLM, EngineConfig, SamplingParams
 from nanoinfer.engine.tokenizer import load_tokenizer
 
 TokenIds = list[list[int]]
-
-
-class Peer(Protocol):
-    """Another engine over the same model."""
-
-    def generate(self, prompts: TokenIds, output_lens: list[int]) -> TokenIds: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -142,7 +134,8 @@ class VllmPeer:
         release_memory()
 
 
-PEERS: dict[str, type[TransformersPeer] | type[VllmPeer]] = {"transformers": TransformersPeer, "vllm": VllmPeer}
+Peer = TransformersPeer | VllmPeer
+PEERS: dict[str, type[Peer]] = {"transformers": TransformersPeer, "vllm": VllmPeer}
 
 
 def check_peer(name: str) -> None:

@@ -102,7 +102,7 @@ class EngineCore:
             return self.sequences.pop(seq_id)
 
     def drop(self, seq_ids: Iterable[int]) -> None:
-        """Abort those of `seq_ids` that are live, and forget the results of the others nobody has seen."""
+        """Abort those of `seq_ids` that are live, and forget the results of the others."""
         with uninterrupted():
             for seq_id in set(seq_ids) & self.sequences.keys():
                 # A step that failed half way may have retired it in the scheduler already.

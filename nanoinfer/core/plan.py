@@ -11,6 +11,7 @@ from typing import Literal
 
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.reasons import Preemption, Stop
+from nanoinfer.trace.steps import slot_mapping
 
 Phase = Literal["prefill", "decode", "mixed"]
 
@@ -96,8 +97,3 @@ class StepResult:
     token_ids: Tokens[int]
     timing: dict[str, float] = field(default_factory=dict)
     graph_size: int | None = None
-
-
-def slot_mapping(block_table: list[int], block_size: int, start: int, count: int) -> list[int]:
-    """Physical slots of token positions start .. start + count - 1."""
-    return [block_table[p // block_size] * block_size + p % block_size for p in range(start, start + count)]

@@ -45,4 +45,4 @@ class QuestionWidget(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle
-        return {**data, "text/html": self._question.html, "text/plain": self._question.plain}, metadata
+        return {**data, "text/html": self._question._repr_html_(), "text/plain": repr(self._question)}, metadata

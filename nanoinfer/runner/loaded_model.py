@@ -175,11 +175,7 @@ class LoadedModel:
     ) -> Tensor:
         """Logits [rows, vocab_size] of each row's last token, in `out` where it is given.
 
-        Args:
-            tensors: a step's arrays on the device.
-            query_lens: see `AttentionBatch`, and so is `context_lens`.
-            context_lens: see `query_lens`.
-            out: where the logits go.
+        `tensors` are a step's arrays on the device; the lengths are those of `AttentionBatch`.
         """
         starts, contexts, tables = (tensors[name] for name in ("query_starts", "context_lens", "block_tables"))
         batch = AttentionBatch(query_lens, context_lens, starts, contexts, tables, self.block_size)

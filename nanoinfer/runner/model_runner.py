@@ -26,18 +26,8 @@ from nanoinfer.runner.loaded_model import LoadedModel
 class ModelRunner:
     """Computes the plans of one scheduler.
 
-    Args:
-        config: the engine's settings; "auto" values are resolved here.
-        model_dir: directory with `config.json` and, unless load_format is "dummy", the weights.
-        ranks: the devices that share the model, of which this is one.
-
-    Attributes:
-        model_config: the model's shape.
-        device, dtype: where and in what the model runs.
-        num_kvcache_blocks: blocks in the pool.
-
-    Raises:
-        ValueError: a setting this build or machine cannot serve, or a bad checkpoint; names it and the fix.
+    Arguments, attributes and the ValueError for a bad setting or checkpoint are those of `LoadedModel`; without
+    `ranks`, one device holds the whole model.
     """
 
     def __init__(self, config: EngineConfig, model_dir: Path, ranks: Ranks | None = None) -> None:

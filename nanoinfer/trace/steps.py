@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowColumns:
-    """The rows of a step, one list per attribute (see `Row`)."""
+    """The rows of a step, one list per attribute (see `RecordedRow`)."""
 
     seq_id: list[int]
     num_computed: list[int]
@@ -29,13 +29,13 @@ class RowColumns:
 
     @property
     def wasted(self) -> list[int]:
-        """Sequence ids of the wasted rows (see `Row.wasted`)."""
+        """Sequence ids of the wasted rows (see `RecordedRow.wasted`)."""
         columns = zip(self.seq_id, self.token_id, self.chunk, strict=True)
         return [seq_id for seq_id, token_id, chunk in columns if token_id is None and chunk is None]
 
 
 @dataclass(slots=True)
-class Row:
+class RecordedRow:
     """One sequence's share of a step.
 
     Attributes:
@@ -117,14 +117,14 @@ class Step:
         return sum(self.columns.num_scheduled)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RecordedRow]:
         """The rows, with their block tables, for which the trace is folded to this step. `columns` needs no fold."""
         fold, size = self.trace.replay.at(self.index), self.trace.config.kvcache_block_size
         tables = {**fold.block_tables, **fold.last_tables}
         c = self.columns
         columns = zip(c.seq_id, c.num_computed, c.num_cached, c.num_scheduled, c.token_id, c.chunk, strict=True)
         return [
-            Row(seq_id, computed, cached, scheduled, token_id, chunk, list(tables[seq_id]), size)
+            RecordedRow(seq_id, computed, cached, scheduled, token_id, chunk, list(tables[seq_id]), size)
             for seq_id, computed, cached, scheduled, token_id, chunk in columns
         ]
 

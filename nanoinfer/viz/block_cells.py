@@ -165,9 +165,7 @@ def _draw_changed(axes: Axes, theme: Theme, pool: Pool, grid: Grid, fills: list[
     style = block_mark(theme, "changed").style
     style["linewidths"] = min(style["linewidths"], 12 * grid.cell)
     boxes = grid.boxes(cells)
-    if (
-        fills and grid.cell >= ROOM_FOR_ID
-    ):  # inside, where it meets neither the border of a shared block nor a neighbour
+    if fills and grid.cell >= ROOM_FOR_ID:  # inside, away from a shared block's border and from the neighbours
         style["edgecolors"] = [ink_on(fills[cell]) for cell in cells]
         boxes = boxes + np.array([1, 1, -2, -2]) * 0.07 * grid.cell
     add_rects(axes, boxes, "block-changed", zorder=4, **style)

@@ -166,6 +166,7 @@ def test_vllm_peer_hands_over_prompts_lengths_and_limits(make_llm, monkeypatch):
     assert FakeVllm.settings["skip_tokenizer_init"] is False
 
 
+@pytest.mark.slow
 def test_start_is_measured_in_a_process_with_empty_caches(monkeypatch):
     seen = {}
     original = subprocess.run

@@ -10,12 +10,14 @@ from kit.small_course import graded, hand_in, line_of, make_course
 from kit.workloads import random_workload
 
 from nanoinfer import BlockManager, Scheduler, Trace, compare, simulate
+from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import POLICIES
 from nanoinfer.course.grading import explain_failure, run_student, watched
 from nanoinfer.course.grading.failures import trace_file, traces_go_to
 from nanoinfer.course.grading.grade import Grading, grade
 from nanoinfer.course.grading.submission import describe
 from nanoinfer.course.kits.reference import expect_same_decisions
+from nanoinfer.reasons import Stop
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.recorder import NULL_RECORDER
 from nanoinfer.trace.state import NO_HASH
@@ -137,8 +139,21 @@ def test_a_run_without_end_stops_at_its_cap_and_shows_the_queues():
         def postprocess(self, plan, token_ids):
             pass
 
-    with pytest.raises(AssertionError, match=r"no end after 50 steps; waiting \[\], running \[0\], 7 free blocks"):
+    with pytest.raises(AssertionError, match="step 50: expected the run to have ended") as error:
         run_student([prompt(4)], params(3), scheduler_cls=Deaf, max_steps=50, **limits(4, 8))
+    assert "waiting [], running [0]" in str(error.value)
+    assert "7 free" in str(error.value)
+
+
+def test_a_run_that_gets_stuck_shows_its_last_step_and_the_state():
+    class GivesUp(Scheduler):
+        def schedule(self):
+            if not self.running:
+                return super().schedule()
+            return self.checked(StepPlan("decode", [], Stop("QUEUE_EMPTY"), Stop("RUNNING_EMPTY")))
+
+    with pytest.raises(AssertionError, match="step 0: expected a step after this one, got RuntimeError: no sequence"):
+        run_student([prompt(4)], params(3), scheduler_cls=GivesUp, **limits(4, 8))
 
 
 # ---- what a failure shows ---------------------------------------------------------------------
@@ -256,7 +271,7 @@ def test_a_method_that_is_not_written_yet_is_named():
 
     with pytest.raises(NotImplementedError, match=r"Half\.allocate is not implemented yet") as raised:
         run_student([prompt(3)], params(3), block_manager_cls=Half)
-    assert len(raised.traceback) == 2, "the test and run_student, not the engine between them"
+    assert len(raised.traceback) == 3, "the test, run_student and run_bounded, not the engine below them"
     assert describe(raised.value).endswith("Half.allocate is not implemented yet")
 
 

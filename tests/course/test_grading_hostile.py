@@ -9,9 +9,11 @@ import time
 from textwrap import indent
 
 import pytest
+from kit.helpers import slow
 from kit.small_course import ANSWER, graded, hand_in, line_of, make_course
 
 from nanoinfer.course.grading.isolate import Limits, run_isolated
+from nanoinfer.course.grading.submission import still_at
 
 BOUND = 60  # seconds; far more than any of them takes, far less than for ever
 
@@ -91,7 +93,9 @@ def course(tmp_path_factory):
     return make_course(tmp_path_factory.mktemp("course"))
 
 
-@pytest.mark.parametrize("name", IN_ONE_FUNCTION)
+@pytest.mark.parametrize(
+    "name", [slow(name) if name == "endless loop that catches all" else name for name in IN_ONE_FUNCTION]
+)
 def test_one_bad_function_costs_its_own_points_only(course, tmp_path, name):
     body, words = IN_ONE_FUNCTION[name]
     text = f"\ndef double(number):\n{indent(body, '    ')}\n\ndef total(numbers):\n    return sum(numbers)\n"
@@ -104,7 +108,7 @@ def test_one_bad_function_costs_its_own_points_only(course, tmp_path, name):
     assert line_of(score, "test_double").kind == KINDS.get(name, "failed")
 
 
-@pytest.mark.parametrize("name", WHOLE_FILE)
+@pytest.mark.parametrize("name", [slow(name) if name == "endless loop" else name for name in WHOLE_FILE])
 def test_a_bad_file_gets_a_score_and_a_message(course, tmp_path, name):
     text, words, points = WHOLE_FILE[name]
     started = time.monotonic()
@@ -136,7 +140,7 @@ def test_a_file_beside_the_submission_can_be_imported(course, tmp_path):
     [
         "import importlib.metadata; importlib.metadata.version('numpy')",
         "import pkgutil; list(pkgutil.iter_modules())",
-        pytest.param("import transformers", marks=pytest.mark.slow),
+        slow("import transformers"),
     ],
 )
 def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_path, line):
@@ -145,6 +149,7 @@ def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_
     assert (score.percent, score.error) == (100, "")
 
 
+@pytest.mark.slow
 def test_many_endless_loops_are_bounded_in_all(course, tmp_path):
     """B95: three tests may use up their time; those after them get a second each, and are told so."""
     text = "def double(n):\n    for _ in iter(int, 1): pass\n" + "".join(
@@ -160,6 +165,7 @@ def test_many_endless_loops_are_bounded_in_all(course, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_one_endless_loop_costs_its_time_once(course, tmp_path):
     """Whoever is soon in the function in which another test was stopped is stopped there; others have their time."""
     text = "import time\ndef spin(n):\n    while True: pass\ndouble = spin\n"
@@ -246,6 +252,26 @@ def test_a_file_without_end_meets_its_limit(tmp_path):
                 file.write(bytes(1 << 20))
 
     assert "File too large" in run_isolated(fill, Limits(seconds=20)).message
+
+
+class Counts:
+    """Has a queue that is worked out when it is asked for, as a step of a trace has."""
+
+    asked = 0
+
+    @property
+    def waiting(self):
+        self.asked += 1
+        return []
+
+    def work(self):
+        time.sleep(0.8)
+        return self.asked
+
+
+def test_a_look_at_slow_work_does_not_interfere():
+    """After a tenth of its time the grader asks where the work is, and for its queues only when it is stopped."""
+    assert run_isolated(Counts().work, Limits(seconds=4), still_at).answer == 0
 
 
 def is_pipe(fd):

@@ -179,6 +179,7 @@ def test_cpu_throughput_reports_nothing_where_outputs_differ(cpu_throughput, run
 # ---- class_run.py -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_class_run_grades_everybody(load, run, monkeypatch, tmp_path):
     """The solution, the starter, a wrong submission and one that exits."""
     module = load("benchmarks/class_run")

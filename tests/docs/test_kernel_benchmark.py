@@ -36,9 +36,9 @@ def setting(kernels):
     return kernels.Setting(load_config(resolve_model("tiny")), DEVICE, torch.float32, 16)
 
 
-def test_every_file_of_kernels_is_measured_but_pending():
+def test_every_file_of_kernels_is_measured_but_feed_tokens():
     launching = {path.stem for path in KERNELS.glob("*.py") if "**LAUNCH" in path.read_text(encoding="utf-8")}
-    assert launching - {"pending"} == set(CASES)
+    assert launching - {"ops"} == set(CASES)  # ops.py launches feed_tokens itself
 
 
 @pytest.mark.slow

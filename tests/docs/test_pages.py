@@ -13,6 +13,7 @@ import pytest
 import nanoinfer
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.core.policies import POLICIES
+from nanoinfer.reasons import REASONS
 from nanoinfer.trace.events import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -145,15 +146,15 @@ def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", text_of(ROOT / "docs" / page), flags=re.S | re.M)
     assert blocks
     namespace = {}
-    with patch.dict(POLICIES):
+    with patch.dict(POLICIES), patch.dict(REASONS):
         for block in blocks:
             exec(compile(block, page, "exec"), namespace)
-    if page == "extending.md":
-        static, default = namespace["static"], namespace["default"]
-        assert len(static.steps) > len(default.steps)
-        assert "BATCH_NOT_DONE" in static.explain(len(static.steps) - 1) + static.explain(3)
-        static.state(len(static.steps) - 1)
-        assert (tmp_path / "waiting.png").stat().st_size > 5_000
+        if page == "extending.md":
+            static, default = namespace["static"], namespace["default"]
+            assert len(static.steps) > len(default.steps)
+            assert "The batch of 1 sequence is not done, so sequence 2 must wait." in static.explain(3)
+            static.state(len(static.steps) - 1)
+            assert (tmp_path / "waiting.png").stat().st_size > 5_000
 
 
 def test_every_answer_leads_on():

@@ -6,6 +6,8 @@ import pytest
 
 from nanoinfer.engine.checkpoint import resolve_model
 
+pytestmark = pytest.mark.slow  # each starts several pairs of processes
+
 
 @pytest.fixture
 def found(load, run, tmp_path, monkeypatch):
@@ -27,7 +29,6 @@ def found(load, run, tmp_path, monkeypatch):
     return found
 
 
-@pytest.mark.slow
 def test_two_ranks_compute_what_one_does(found):
     logits, *greedy = found("same")
     assert 0 < logits["bfloat16_noise_1"] < 0.1 * logits["logits_rms"]
@@ -37,7 +38,6 @@ def test_two_ranks_compute_what_one_does(found):
     assert greedy[1]["equal"] == greedy[1]["outputs"] == 8
 
 
-@pytest.mark.slow
 def test_the_speed_of_every_work_and_a_profile(found):
     results = found("speed")
     assert len(results) == 2 * 3
@@ -47,7 +47,6 @@ def test_the_speed_of_every_work_and_a_profile(found):
     assert profiled["exchanges"] == 14  # two a layer, the embedding's and the logits'
 
 
-@pytest.mark.slow
 def test_a_killed_rank_ends_the_engine_and_leaves_nothing(found):
     results = found("lost")
     assert [result["killed_in"] for result in results] == ["decode, graphs", "decode, eager", "prefill"]

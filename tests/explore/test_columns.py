@@ -6,25 +6,44 @@ import math
 
 import numpy as np
 import pytest
-from kit.payloads import columns_of, types_of
+from kit.node import run_node
 
 from nanoinfer.explore.columns import Columns
 
 INTEGERS = ("u1", "i1", "u2", "i2", "i4")
 
 
+def told(**columns):
+    """For each column (its type, its bytes), as a reader of the payload finds them."""
+    put = Columns()
+    for name, values in columns.items():
+        put.numbers(name, values)
+    packed = put.encode()
+    data = gzip.decompress(base64.b64decode(packed["data"]))
+    return {name: (kind, data[offset : offset + length]) for name, kind, offset, length in packed["layout"]}
+
+
 def test_columns_are_as_wide_as_their_numbers():
+    columns = told(a=[0, 255], b=[-1, 127], c=[256], d=[-129], e=[70_000], f=[2**40], g=[0.5], none=[])
+    types = {name: kind for name, (kind, _) in columns.items()}
+    assert types == {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
+
+
+def test_a_column_starts_at_a_multiple_of_eight_bytes():
     columns = Columns()
-    for name, values in {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}.items():
-        columns.numbers(name, values)
-    columns.numbers("g", [0.5])
-    columns.numbers("none", [])
-    chunk = columns.encode()
-    expected = {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
-    assert types_of(chunk) == expected
-    assert columns_of(chunk)["f"] == [2**40]
+    for name in "abc":
+        columns.numbers(name, [1, 2, 3])
+    assert [offset for _, _, offset, _ in columns.encode()["layout"]] == [0, 8, 16]
+
+
+def test_the_page_reads_what_was_put():
+    columns, values = Columns(), {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}
+    values |= {"g": [0.5], "none": []}
+    for name, column in values.items():
+        columns.numbers(name, column)
     with pytest.raises(ValueError, match="does not fit"):
         Columns().numbers("h", [2**60])
+    run_node("columns.test.mjs", [{"chunk": columns.encode(), "columns": values}])
 
 
 def edges():
@@ -48,12 +67,7 @@ def as_numpy(values):
 
 @pytest.mark.parametrize("values", [*edges()], ids=str)
 def test_bytes_are_those_of_numpy_at_every_limit(values):
-    columns = Columns()
-    columns.numbers("x", values)
-    packed = columns.encode()
-    [[_, kind, offset, length]] = packed["layout"]
-    data = gzip.decompress(base64.b64decode(packed["data"]))[offset : offset + length]
-    assert (kind, data) == as_numpy(values)
+    assert told(x=values) == {"x": as_numpy(values)}
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from kit.helpers import limits, params, prompt
-from kit.payloads import columns_of, unpack
+from kit.node import run_node
+from kit.payloads import case
 
 from nanoinfer import SamplingParams, compare, simulate
 from nanoinfer.explore.comparison import ComparisonPage, payload
@@ -34,21 +35,17 @@ def timed():
 
 def test_both_traces_are_packed_whole(timed):
     told = payload(timed)
-    for side, trace in zip(told["sides"], (timed.trace_a, timed.trace_b), strict=True):
-        read = unpack(side["trace"])
-        assert len(read.states) == len(trace.steps)
-        for i in range(len(trace.steps)):
-            assert read.frames[i][3] == trace.explain(i)
-            assert read.states[i].tables == trace.state(i).block_tables
+    traces = timed.trace_a, timed.trace_b
+    run_node("payload.test.mjs", [case(s["name"], t, s["trace"]) for s, t in zip(told["sides"], traces, strict=True)])
     assert [side["name"] for side in told["sides"]] == ["policy prefill_first", "policy mixed"]
 
 
 def test_the_clock_says_when_every_step_started_and_the_last_one_ended(timed):
-    told = payload(timed)
-    clock = columns_of(told["clock"])
+    told, traces = payload(timed), (timed.trace_a, timed.trace_b)
+    clock = {name: [step.clock for step in trace.steps] for name, trace in zip("ab", traces, strict=True)}
+    run_node("columns.test.mjs", [{"chunk": told["clock"], "columns": clock}])
     assert told["unit"] == "seconds"
-    for name, trace, end in zip("ab", (timed.trace_a, timed.trace_b), told["ends"], strict=True):
-        assert clock[name] == [step.clock for step in trace.steps]
+    for trace, end in zip(traces, told["ends"], strict=True):
         assert end == trace.steps[-1].clock + trace.steps[-1].timing["duration"]
 
 
@@ -66,8 +63,8 @@ def test_frames_are_equally_long_on_both_sides(monkeypatch):
     assert sizes[0] == sizes[1] > 1
     assert comparison.first_difference > sizes[0]
     assert told["difference"]["frame"] == comparison.first_difference // sizes[0]
-    clock = columns_of(told["clock"])
-    assert clock["b"] == [step.clock for step in long.steps[:: sizes[1]]]
+    clock = {n: [step.clock for step in t.steps[:: sizes[1]]] for n, t in (("a", short), ("b", long))}
+    run_node("columns.test.mjs", [{"chunk": told["clock"], "columns": clock}])
 
 
 def test_clocks_that_count_different_things_have_no_common_time():

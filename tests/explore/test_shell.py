@@ -141,7 +141,7 @@ def test_every_source_file_is_part_of_a_module():
     names = {path.name for path in files("nanoinfer.explore").joinpath("web").iterdir()}
     sources = module("boot.js") + live_module()
     heads = set(re.findall(r"^// -+ (\w+\.js): ", sources, flags=re.M))
-    assert names == {*heads, "explorer.css", "live.css", "constants.d.ts"}
+    assert names == {*heads, "explorer.css", "live.css", "constants.d.ts", "types.d.ts"}
 
 
 def test_exploring_loads_no_torch():

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from kit.comparison import DEVICE, random
+from kit.helpers import slow
 
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample
@@ -29,7 +30,7 @@ def reference(logits, temperatures, seeds, draws):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("vocab", [1, 7, 1024, 1025, 5000])
+@pytest.mark.parametrize("vocab", [1, 7, 1024, 1025, slow(5000)])
 def test_equal_to_the_torch_sampler_token_for_token(vocab, dtype):
     """Few rows go in small pieces, many in large ones."""
     for rows in (8, 40):

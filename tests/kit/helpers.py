@@ -21,7 +21,12 @@ TokenFn = Callable[[list[int]], int]
 
 def one_in(share: int, cases: Iterable[Any]) -> list[Any]:
     """For `parametrize`: the first of every `share` cases belongs to the default run, the others are slow."""
-    return [pytest.param(case, marks=[pytest.mark.slow] if i % share else []) for i, case in enumerate(cases)]
+    return [slow(case) if i % share else case for i, case in enumerate(cases)]
+
+
+def slow(case: Any) -> Any:
+    """For `parametrize`: a case that CI runs and the default run leaves out."""
+    return pytest.param(case, marks=pytest.mark.slow)
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:

@@ -53,6 +53,9 @@ def _step(trace: Trace, i: int) -> dict[str, Any]:
         "stop": str(step.stop),
         "decode_stop": str(step.decode_stop),
         "sentences": trace.explain(i),
+        "headline": next(
+            n for n, line in enumerate(trace.explain(i).split("\n")) if line.startswith(f"Step {i} ({step.phase}, ")
+        ),
         "prefill": step.num_batched_tokens - decode,
         "decode": decode,
         "wasted": len(step.columns.wasted),

@@ -48,7 +48,7 @@ def calls(notebook):
     return [getattr(function, "attr", getattr(function, "id", None)) for function in functions]
 
 
-@pytest.mark.parametrize("path", one_in(4, NOTEBOOKS), ids=names)
+@pytest.mark.parametrize("path", one_in(5, NOTEBOOKS), ids=names)
 def test_runs_from_top_to_bottom(path, tmp_path):
     """A cell that raises, an assertion among them, fails the test with the cell and its traceback."""
     notebook = read(path)

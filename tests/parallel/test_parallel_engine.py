@@ -200,6 +200,7 @@ except KeyboardInterrupt:
     assert parent.returncode == 0
 
 
+@pytest.mark.slow
 def test_torchrun(pairs, tmp_path):
     """Rank 0 goes on, rank 1 never leaves the constructor, and a second engine is refused."""
     script = write(

@@ -23,7 +23,7 @@ for (const expected of cases) {
 
 const RECORDS = { preempted: ["victim", "on_behalf_of", "blocks", "tokens", "self"] };
 const TOLD = ["phase", "stop", "decode_stop", "sentences"];
-const COUNTED = ["prefill", "decode", "wasted", "offset"];
+const COUNTED = ["prefill", "decode", "wasted", "offset", "headline"];
 
 function stepOf(trace, frame) {
   const changed = trace.entries("changed", "block", frame).sort((a, b) => a - b);

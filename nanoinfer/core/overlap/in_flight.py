@@ -1,6 +1,6 @@
 """What is in flight: a plan that was launched on the device, before its tokens are known.
 
-The device runs what was launched in order, so a plan may build on one whose tokens nobody on the CPU has seen yet.
+The device runs what was launched in order, so a plan may build on one whose tokens have not reached the CPU.
 """
 
 from __future__ import annotations

@@ -14,18 +14,16 @@ from typing import Any
 from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.course.grading.submission import unwritten
+from nanoinfer.course.grading.failures import explain_failure
+from nanoinfer.course.grading.submission import describe, unwritten
 from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.events import Event
 from nanoinfer.trace.recorder import TraceRecorder
 from nanoinfer.trace.state import NO_HASH, Replay, SchedulerState, snapshot
-from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.trace import OnStep, Trace
 
 MAX_STEPS = 2000
-
-
-class StepLimit(AssertionError):
-    """The run did not come to an end within its steps."""
+PROGRESS = "every step must get on with the work, and the last one ends it"
 
 
 def run_student(
@@ -35,6 +33,7 @@ def run_student(
     scheduler_cls: type[Any] = Scheduler,
     block_manager_cls: type[Any] = BlockManager,
     max_steps: int = MAX_STEPS,
+    on_step: OnStep | None = None,
     **more: Any,
 ) -> Trace:
     """`simulate` with classes that may be a student's: recorded whether they call the recorder or not, and bounded.
@@ -45,35 +44,42 @@ def run_student(
         scheduler_cls: in place of Scheduler.
         block_manager_cls: in place of BlockManager.
         max_steps: the cap on steps.
+        on_step: called as on_step(trace, i) after each step.
         **more: as for `simulate`.
 
     Raises:
-        StepLimit: more than `max_steps` steps; names the queues and the free blocks.
         NotImplementedError: a method is not implemented yet; names it.
-        AssertionError: a sequence is lost, or stands where no move of a scheduler leads to; names the step.
+        AssertionError: the run gets stuck, or does not end within `max_steps`; or a sequence is lost, or stands where
+            no move of a scheduler leads to. Names the step.
     """
+    run = {"prompts": prompts, "sampling_params": sampling_params, "block_manager_cls": block_manager_cls, **more}
+    return run_bounded(max_steps, on_step, scheduler_cls=watched(scheduler_cls), **run)
 
-    def cap(trace: Trace, index: int) -> None:
+
+def run_bounded(max_steps: int, on_step: OnStep | None = None, **run: Any) -> Trace:
+    """`simulate`, with the errors of `run_student` for a run that gets stuck or has no end."""
+    seen: list[Trace] = []
+
+    def look(trace: Trace, index: int) -> None:
+        seen[:] = [trace]
         if index >= max_steps:
-            step = trace.steps[index]
-            free = len(step.free_blocks)
-            raise StepLimit(
-                f"no end after {max_steps} steps; waiting {step.waiting}, running {step.running}, {free} free blocks"
-            )
+            raise AssertionError(explain_failure(trace, index, "the run to have ended", PROGRESS))
+        if on_step:
+            on_step(trace, index)
 
-    classes = {"scheduler_cls": watched(scheduler_cls), "block_manager_cls": block_manager_cls}
     try:
-        return simulate(prompts, sampling_params, on_step=cap, **classes, **more)
+        return simulate(**run, on_step=look)
     except NotImplementedError as error:
         raise unwritten(error) from None
+    except RuntimeError as error:
+        if not seen:
+            raise
+        words = explain_failure(seen[0], -1, f"a step after this one, got {describe(error)}", PROGRESS)
+        raise AssertionError(words) from None
 
 
 def watched(scheduler_cls: Any) -> Any:
-    """A subclass of `scheduler_cls` that does the same and records what its instances change.
-
-    Args:
-        scheduler_cls: a class with the methods of Scheduler.
-    """
+    """A subclass of `scheduler_cls`, any class with the methods of Scheduler, that also records what it changes."""
 
     class Watched(scheduler_cls):  # type: ignore[misc]  # any class will do
         def add(self, seq: Any) -> Any:
@@ -110,13 +116,13 @@ def watched(scheduler_cls: Any) -> Any:
 def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     """Make `call`, and see to it that the events recorded in it explain what it changed."""
     recorder = getattr(scheduler, "recorder", None)
-    if not isinstance(recorder, TraceRecorder):  # nobody records
+    if not isinstance(recorder, TraceRecorder):  # nothing is recorded
         return call(*args)
     before, mark = snapshot(scheduler), len(recorder.events)
     sequences = queued(scheduler) | {seq.seq_id: seq for seq in args if hasattr(seq, "seq_id")}
     when = f"{call.__name__}() of step {recorder.step}"
     result = call(*args)
-    expect_nobody_lost(sequences, scheduler, when)
+    expect_none_lost(sequences, scheduler, when)
     after = snapshot(scheduler)
     if _explains(recorder.events[mark:], before, after):
         return result
@@ -132,7 +138,7 @@ def queued(scheduler: Any) -> dict[int, Any]:
     return {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running)}
 
 
-def expect_nobody_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
+def expect_none_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
     """Raise AssertionError unless each sequence of `before` is in a queue or has a reason why it ended."""
     after = queued(scheduler)
     for seq_id, seq in before.items():
@@ -148,7 +154,7 @@ def _check(events: list[Event], before: SchedulerState, after: SchedulerState, w
         return  # reading the trace will say so
     for name, live, rule in (
         ("waiting", after.waiting, "newcomers join at the end, victims at the front, and the head leaves first"),
-        ("running", after.running, "newcomers join at the end, and nobody changes places"),
+        ("running", after.running, "newcomers join at the end, and none changes its place"),
         (
             "free_blocks",
             after.free_blocks,
@@ -172,13 +178,9 @@ def _explains(events: list[Event], before: SchedulerState, after: SchedulerState
 def difference(
     before: SchedulerState, after: SchedulerState, sequences: dict[int, Any], plan: Any = None
 ) -> Iterator[Event]:
-    """Events that turn `before` into `after`, in an order in which they can happen.
+    """Events that turn `before` into `after`, in an order in which they can happen; `plan` tells who was preempted why.
 
-    Args:
-        before: queues, tables and hashes before.
-        after: and afterwards.
-        sequences: every sequence of either, by id.
-        plan: what `schedule()` returned, which tells who was preempted for whom.
+    `sequences` has every sequence of either state by its id.
     """
     live_before, live_after = {*before.waiting, *before.running}, {*after.waiting, *after.running}
     for seq_id in [seq_id for seq_id in after.waiting if seq_id not in live_before]:

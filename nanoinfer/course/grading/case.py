@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
-from nanoinfer.course.grading.failures import explanation_of, trace_file, traces_go_to
+from nanoinfer.course.grading.failures import Explanation, explanation_of, trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
 from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
 from nanoinfer.course.grading.submission import Refused, describe, load, still_at
@@ -149,26 +149,19 @@ class Case:
             return {"kind": "skipped", "message": str(skipped)[:MOST]}
         except BaseException as error:
             guard.armed = False
-            return _failure(_first_cause(guard, self._seal, error))
+            return self._failure(guard, error)
         return {"kind": "passed"}
 
-
-def _first_cause(guard: Guard, seal: Seal, error: BaseException) -> BaseException:
-    """A failure that comes of meddling is told as such."""
-    try:
-        seal.check()
-        guard.check()
-    except Tampered as meddling:
-        return meddling
-    return error
-
-
-def _failure(error: BaseException) -> dict[str, str]:
-    message = str(error) if isinstance(error, (Refused, Tampered)) else describe(error)
-    kind = "unwritten" if isinstance(error, NotImplementedError) else "failed"
-    explanation = explanation_of(error)
-    more = {"why": explanation.why, "hint": explanation.hint} if explanation else {}
-    return {"kind": kind, "message": message[:MOST], **more}
+    def _failure(self, guard: Guard, error: BaseException) -> dict[str, str]:
+        try:
+            self._seal.check()
+            guard.check()
+        except Tampered as meddling:  # then that is the cause
+            error = meddling
+        message = str(error) if isinstance(error, (Refused, Tampered)) else describe(error)
+        kind = "unwritten" if isinstance(error, NotImplementedError) else "failed"
+        explanation = explanation_of(error) or Explanation(message)
+        return {"kind": kind, "message": message[:MOST], "why": explanation.why, "hint": explanation.hint}
 
 
 def _with_output(ending: Ending, printed: str) -> str:

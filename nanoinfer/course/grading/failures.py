@@ -117,6 +117,6 @@ def _write(trace: Trace) -> Path | None:
     path = trace_file(_Running.folder, _Running.test)
     try:
         trace.save(path)
-    except OSError:  # a folder that nobody may write to: the message stands without the file
+    except OSError:  # a folder that cannot be written to: the message stands without the file
         return None
     return path

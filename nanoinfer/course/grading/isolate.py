@@ -44,10 +44,13 @@ class Limits:
 
 
 class Place(NamedTuple):
-    """Where the work was when somebody looked: the name of the function, and words for a message."""
+    """Where the work was at a certain moment: the name of the function, and what gives the words for a message.
+
+    The words are asked for only when the work is stopped: they may read from objects that it is just changing.
+    """
 
     function: str = ""
-    words: str = ""
+    words: Callable[[], str] = str
 
 
 Stopped = Literal["stopped", "stopped_early"]
@@ -83,13 +86,7 @@ Look = Callable[[FrameType | None], Place]
 
 
 def run_isolated(work: Callable[[], Any], limits: Limits, where: Look = lambda _: Place()) -> Ending:
-    """Call `work` in a forked process.
-
-    Args:
-        work: returns something that JSON can hold.
-        limits: see Limits.
-        where: tells the place of a frame.
-    """
+    """Call `work`, which returns something that JSON can hold, in a forked process; `where` tells where a frame is."""
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -213,9 +210,9 @@ def _apply(limits: Limits, where: Look) -> None:
             rest = 0
             return
         if not rest:
-            raise OutOfTime("stopped", f"stopped after {limits.seconds:g} s{place.words}", place.function)
+            raise OutOfTime("stopped", f"stopped after {limits.seconds:g} s{place.words()}", place.function)
         early = "an earlier test was stopped in the same function, so this one was not given its full time"
-        raise OutOfTime("stopped_early", f"stopped after {first:g} s{place.words}; {early}", place.function)
+        raise OutOfTime("stopped_early", f"stopped after {first:g} s{place.words()}; {early}", place.function)
 
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, first)

@@ -124,16 +124,9 @@ class Score:
         return f"{self.score:g} of {self.max_score:g} points ({self.percent:g} %)"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "submission": self.submission,
-            "assignment": self.assignment,
-            "score": self.score,
-            "max_score": self.max_score,
-            "percent": self.percent,
-            "seconds": round(self.seconds, 2),
-            "error": self.error,
-            "tests": [line.to_dict() for line in self.lines],
-        }
+        names = ("submission", "assignment", "score", "max_score", "percent", "error")
+        tests = [line.to_dict() for line in self.lines]
+        return {name: getattr(self, name) for name in names} | {"seconds": round(self.seconds, 2), "tests": tests}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Score:

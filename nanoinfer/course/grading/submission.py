@@ -145,24 +145,24 @@ def unwritten(error: NotImplementedError) -> Unwritten:
 
 
 def _place(error: BaseException) -> str:
-    words = _innermost(reversed([*traceback.walk_tb(error.__traceback__)])).words
+    _, words = _innermost(reversed([*traceback.walk_tb(error.__traceback__)]))
     return f" ({words})" if words else ""
 
 
-def _innermost(stack: Iterable[tuple[FrameType, int]]) -> Place:
-    """The first frame of the submission in `stack`, with its line; empty if there is none. Reads no source."""
+def _innermost(stack: Iterable[tuple[FrameType, int]]) -> tuple[str, str]:
+    """The function of the first frame in `stack` that is the submission's, and its line. Reads no file."""
     home = getattr(sys.modules.get(MODULE), "__file__", None)
     for frame, line in stack:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         if file == home or file.startswith("cell "):
-            return Place(name, f"line {line} of {Path(file).name}, in {name}")
-    return Place()
+            return name, f"line {line} of {Path(file).name}, in {name}"
+    return "", ""
 
 
 def still_at(frame: FrameType | None) -> Place:
     """Where the submission was when its time was over, and the queues of the scheduler that was at work."""
-    place = _innermost(traceback.walk_stack(frame))
-    return Place(place.function, (f", still at {place.words}" if place.words else "") + _queues(frame))
+    function, words = _innermost(traceback.walk_stack(frame))
+    return Place(function, lambda: (f", still at {words}" if words else "") + _queues(frame))
 
 
 def _queues(frame: FrameType | None) -> str:

@@ -13,14 +13,12 @@ from typing import Any
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.policies import POLICIES
 from nanoinfer.core.scheduler import Scheduler
-from nanoinfer.course.grading.adapter import StepLimit, expect_nobody_lost, queued
+from nanoinfer.course.grading.adapter import expect_none_lost, queued, run_bounded
 from nanoinfer.course.grading.failures import explain_failure
-from nanoinfer.sim.simulate import simulate
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import OnStep, Trace
 
 MAX_STEPS = 1000
-PROGRESS = "every step must get on with the work"
 BOUND = "while a sequence is ready to decode, at most `patience` steps in a row pass without a decode"
 
 LOOPS = {  # those of nanoinfer's own policies, by the id of their code: an alias or a copy of a function shares it
@@ -37,35 +35,19 @@ def run_policy(policy: type[Scheduler], patience: int, on_step: OnStep | None = 
     Raises:
         AssertionError: the run does not end or is stuck, a sequence is lost, or a loop of nanoinfer's own was called.
     """
-    seen: list[Trace] = []
 
     class Fair(policy):  # type: ignore[misc, valid-type]  # any class will do
         def schedule(self) -> StepPlan:
             before = queued(self)
             plan: StepPlan = super().schedule()
             expect_own(called)
-            expect_nobody_lost(before, self, f"schedule() of step {self.recorder.step}")
+            expect_none_lost(before, self, f"schedule() of step {self.recorder.step}")
             self.checked(plan)
             return plan
 
-    def look(trace: Trace, index: int) -> None:
-        seen[:] = [trace]
-        if index >= MAX_STEPS:
-            raise StepLimit(explain_failure(trace, index, "the run to have ended", PROGRESS))
-        if on_step:
-            on_step(trace, index)
-
     Fair.patience = patience
     with loops_called() as called:
-        try:
-            trace = simulate(**run, scheduler_cls=Fair, on_step=look)
-        except NotImplementedError:
-            raise
-        except RuntimeError as error:
-            if not seen:
-                raise
-            stuck = explain_failure(seen[0], -1, f"a step after this one, got {error}", PROGRESS)
-            raise AssertionError(stuck) from None
+        trace = run_bounded(MAX_STEPS, on_step, **run, scheduler_cls=Fair)
     expect_own(called)
     return trace
 

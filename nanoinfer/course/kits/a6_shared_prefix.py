@@ -34,7 +34,7 @@ class Load:
     rng: random.Random
     work: Requests = field(default_factory=lambda: Requests([], [], [], limits(SIZE, POOL, budget=64)))
     families: list[list[int]] = field(default_factory=list)
-    fresh: Iterable[int] = field(default_factory=lambda: count(1000))  # token ids that nobody has used
+    fresh: Iterable[int] = field(default_factory=lambda: count(1000))  # token ids not used before
     clock: int = 0
 
     def new_tokens(self, length: int) -> list[int]:
@@ -51,7 +51,7 @@ class Load:
         self._add([*prefix, *self.new_tokens(self.rng.randint(1, SIZE))])
 
     def burst(self) -> None:
-        """Prompts that nobody asks for again; together they are more than the pool holds."""
+        """Prompts that come once; together they are more than the pool holds."""
         for _ in range(self.rng.randint(2, 3)):
             self._add(self.new_tokens(self.rng.randint(10 * SIZE, 13 * SIZE)))
 

@@ -1,18 +1,19 @@
 """Assignment 7: runs into which one fault is injected, for `diagnose` to find.
 
-Each fault is a subclass of the scheduler or of the block manager that is right but for one moment, or a trace in which
-one entry is wrong. It needs their public methods and plain state alone. What was injected, and when, is the answer.
+Each fault is a subclass of the scheduler or of the block manager; it needs their public methods and plain state alone.
+What was injected, and when, is the answer.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence as Tokens
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from nanoinfer.core.block_manager import NO_HASH, Block, BlockManager, CachedPrefix
+from nanoinfer.core.block_manager import Block, BlockManager, CachedPrefix
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence
@@ -20,16 +21,17 @@ from nanoinfer.course.grading.failures import explain_failure
 from nanoinfer.course.kits.requests import random_requests
 from nanoinfer.reasons import Preemption, StopReason
 from nanoinfer.sim.simulate import simulate
+from nanoinfer.trace.state import NO_HASH
 from nanoinfer.trace.trace import Trace
 
 RULES = {
     "over_budget": "the prefill rows of a step must not have more tokens than max_num_batched_tokens",
     "second_cut": "only the first sequence of a prefill batch may be cut into chunks",
-    "skipped_head": "nobody is admitted before the head of waiting",
+    "skipped_head": "no sequence is admitted before the head of waiting",
     "wrong_victim": "the victim is always the last of running",
     "lost_token": "a row that completes its sequence gives a token",
     "early_block": "no block is taken before a token needs it",
-    "leaked_block": "who finishes or is preempted gives all of its blocks up in that step",
+    "leaked_block": "a sequence that finishes or is preempted gives up all of its blocks in that step",
     "stale_hash": "a block that is taken for new content has no hash any more",
     "early_hash": "a block is registered in the step that computes its last token, not before",
     "wrong_hit": "a block is a hit only if it was registered for exactly these tokens and all before them",
@@ -44,93 +46,82 @@ class Finding(NamedTuple):
     seq_id: int
 
 
-class Injection:
-    """One fault: of which kind, from which step on it is due, and, once it has happened, where it must be found."""
+class Fault:
+    """Stands before the scheduler or the block manager among the bases of a class that is right but for one moment."""
 
-    def __init__(self, kind: str, when: int) -> None:
-        self.kind, self.when = kind, when
-        self.finding: Finding | None = None
+    kind: str
+    when: int  # from this step on, it happens as soon as it can
+    finding: ClassVar[Finding | None] = None  # once it has happened
+    recorder: Any
 
-    def is_due(self, recorder: Any) -> bool:
-        return self.finding is None and recorder.step >= self.when
+    def is_due(self) -> bool:
+        return self.finding is None and self.recorder.step >= self.when
 
-    def happened(self, recorder: Any, seq_id: int) -> None:
-        self.finding = Finding(self.kind, recorder.step, seq_id)
-
-
-class FaultyScheduler(Scheduler):
-    """A scheduler into which a fault is injected; a subclass says what happens then."""
-
-    injection: Injection
+    def happened(self, seq_id: int) -> None:
+        type(self).finding = Finding(self.kind, self.recorder.step, seq_id)
 
 
-class FaultyManager(BlockManager):
-    """A block manager into which a fault is injected; a subclass says what happens then."""
-
-    injection: Injection
-
-
-class OverBudget(FaultyScheduler):
+class OverBudget(Fault, Scheduler):
     """Plans one prefill step with twice the budget."""
 
     def schedule(self) -> StepPlan:
         limit = self.max_num_batched_tokens
-        if self.injection.is_due(self.recorder):
+        if self.is_due():
             self.max_num_batched_tokens = 2 * limit
         plan = super().schedule()
         self.max_num_batched_tokens = limit
         batched = 0
         for row in plan.rows if plan.phase == "prefill" else ():
             batched += row.num_scheduled
-            if batched > limit and self.injection.finding is None:
-                self.injection.happened(self.recorder, row.seq_id)
+            if batched > limit and self.finding is None:
+                self.happened(row.seq_id)
         return plan
 
 
-class SecondCut(FaultyScheduler):
+class SecondCut(Fault, Scheduler):
     """Cuts the sequence that no longer fits into the rest of a batch."""
 
     def schedule(self) -> StepPlan:
         plan = super().schedule()
-        if plan.stop.reason == StopReason.CHUNK_NOT_ALLOWED and self.injection.is_due(self.recorder):
+        if plan.stop.reason == StopReason.CHUNK_NOT_ALLOWED and self.is_due():
             head = self.waiting[0]
             self.block_manager.allocate(head, self.block_manager.can_allocate(head))
             head.num_scheduled_tokens = self.max_num_batched_tokens - plan.num_batched_tokens
             plan.rows.append(self.prefill_row(head))
-            self.injection.happened(self.recorder, head.seq_id)
+            self.happened(head.seq_id)
         return plan
 
 
-class SkippedHead(FaultyScheduler):
+class SkippedHead(Fault, Scheduler):
     """Admits the second in waiting once."""
 
     def schedule(self) -> StepPlan:
         waiting = self.waiting
-        if len(waiting) < 2 or waiting[0].block_table or not self.injection.is_due(self.recorder):
+        if len(waiting) < 2 or waiting[0].block_table or not self.is_due():
             return super().schedule()
         waiting[0], waiting[1] = waiting[1], waiting[0]
         second = waiting[0]
         plan = super().schedule()
         if second.block_table:
-            self.injection.happened(self.recorder, second.seq_id)
+            self.happened(second.seq_id)
         else:  # it was not admitted, so nothing happened
             waiting.remove(second)
             waiting.insert(1, second)
         return plan
 
 
-class WrongVictim(FaultyScheduler):
+class WrongVictim(Fault, Scheduler):
     """Preempts the first of running once."""
 
     def preempt(self, seq: Sequence, on_behalf_of: Sequence | None = None) -> Preemption:
-        if self.running and on_behalf_of not in (None, seq) and self.injection.is_due(self.recorder):
+        if self.running and on_behalf_of not in (None, seq) and self.is_due():
             self.running.append(seq)
             seq = self.running.popleft()
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
         return super().preempt(seq, on_behalf_of)
 
 
-class EarlyHash(FaultyScheduler):
+class EarlyHash(Fault, Scheduler):
     """Registers the last full block of a prompt with one of its earlier chunks."""
 
     def schedule(self) -> StepPlan:
@@ -138,38 +129,50 @@ class EarlyHash(FaultyScheduler):
         row, size = plan.rows[-1], self.block_manager.block_size
         seq, counters = row.seq, (row.num_computed, row.num_scheduled)
         last = len(seq) // size - 1
-        if (last + 1) * size > sum(counters) and row.chunk and self.injection.is_due(self.recorder):
+        if (last + 1) * size > sum(counters) and row.chunk and self.is_due():
             seq.num_computed_tokens, seq.num_scheduled_tokens = last * size, size
             self.block_manager.hash_blocks(seq)
             seq.num_computed_tokens, seq.num_scheduled_tokens = counters
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
         return plan
 
 
-class EarlyBlock(FaultyManager):
+class LostToken(Fault, Scheduler):
+    """Does not tell the token of one row."""
+
+    def postprocess(self, plan: StepPlan, token_ids: Tokens[int]) -> None:
+        super().postprocess(plan, token_ids)
+        rows = [row for row in plan.rows if row.token_id is not None]
+        if rows and self.is_due():
+            row = rows[self.when % len(rows)]
+            row.token_id = None
+            self.happened(row.seq_id)
+
+
+class EarlyBlock(Fault, BlockManager):
     """Takes a block for the token after the next."""
 
     def may_append(self, seq: Sequence) -> None:
         super().may_append(seq)
         full = len(seq) == len(seq.block_table) * self.block_size
-        if full and self.free_block_ids and self.injection.is_due(self.recorder):
+        if full and self.free_block_ids and self.is_due():
             seq.token_ids.append(0)
             super().may_append(seq)
             seq.token_ids.pop()
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
 
 
-class LeakedBlock(FaultyManager):
+class LeakedBlock(Fault, BlockManager):
     """Keeps the first block of a table that is given up."""
 
     def deallocate(self, seq: Sequence) -> None:
-        if seq.block_table and self.injection.is_due(self.recorder):
+        if seq.block_table and self.is_due():
             seq.block_table = seq.block_table[1:]
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
         super().deallocate(seq)
 
 
-class StaleHash(FaultyManager):
+class StaleHash(Fault, BlockManager):
     """Takes a findable block and does not forget its hash."""
 
     def allocate(self, seq: Sequence, num_cached_blocks: int) -> None:
@@ -184,7 +187,7 @@ class StaleHash(FaultyManager):
     def _not_forgetting(self, seq: Sequence) -> Iterator[None]:
         """The first free block keeps its hash, whoever takes it: while it is taken, it seems to have none."""
         first = next(iter(self.free_block_ids), None)
-        if first is None or not self.injection.is_due(self.recorder):
+        if first is None or not self.is_due():
             yield
             return
         block, block_hash = self.blocks[first], self.blocks[first].hash
@@ -192,10 +195,10 @@ class StaleHash(FaultyManager):
         yield
         block.hash = block_hash
         if block_hash != NO_HASH and first in seq.block_table[seq.num_cached_tokens // self.block_size :]:
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
 
 
-class WrongHit(FaultyManager):
+class WrongHit(Fault, BlockManager):
     """Finds a block that holds other tokens."""
 
     def can_allocate(self, seq: Sequence) -> int:
@@ -206,7 +209,7 @@ class WrongHit(FaultyManager):
         with self._mistaken(seq) as wrong:
             super().allocate(seq, num_cached_blocks)
         if wrong and wrong.block_id in seq.block_table:
-            self.injection.happened(self.recorder, seq.seq_id)
+            self.happened(seq.seq_id)
 
     @contextmanager
     def _mistaken(self, seq: Sequence) -> Iterator[Block | None]:
@@ -218,7 +221,7 @@ class WrongHit(FaultyManager):
                 break
             hits.append(self.blocks[self.hash_to_block_id[block_hash]])
         others = [self.blocks[b] for b in self.hash_to_block_id.values() if self.blocks[b] not in hits]
-        if not others or len(hits) >= seq.num_blocks - 1 or not self.injection.is_due(self.recorder):
+        if not others or len(hits) >= seq.num_blocks - 1 or not self.is_due():
             yield None
             return
         wrong, content = others[0], others[0].content
@@ -229,11 +232,12 @@ class WrongHit(FaultyManager):
         del self.hash_to_block_id[block_hash]
 
 
-FAULTS: dict[str, type[FaultyScheduler | FaultyManager]] = {
+FAULTS: dict[str, type[Fault]] = {
     "over_budget": OverBudget,
     "second_cut": SecondCut,
     "skipped_head": SkippedHead,
     "wrong_victim": WrongVictim,
+    "lost_token": LostToken,
     "early_hash": EarlyHash,
     "early_block": EarlyBlock,
     "leaked_block": LeakedBlock,
@@ -260,34 +264,13 @@ def faulty_run(kind: str, seed: int) -> Run:
     rng = random.Random(f"{kind} {seed}")
     while True:
         work = random_requests(rng.randrange(10**6), spare_blocks=rng.randrange(3))
-        injection = Injection(kind, rng.randrange(1, 12))
-        if kind == "lost_token":
-            trace: Trace | None = _without_a_token(simulate(**work.arguments), injection, rng)
-        else:
-            trace = _inject(injection, work.arguments)
-        if trace and injection.finding:
-            return Run(trace, injection.finding)
-
-
-def _inject(injection: Injection, arguments: dict[str, Any]) -> Trace | None:
-    """The run with the fault; None where the fault brought the engine down."""
-    fault = FAULTS[injection.kind]
-    role = "scheduler_cls" if issubclass(fault, FaultyScheduler) else "block_manager_cls"
-    try:
-        trace = simulate(**arguments | {role: type("Faulty", (fault,), {"injection": injection})})
-    except (RuntimeError, AssertionError):
-        return None
-    trace.header.scheduler_cls = trace.header.block_manager_cls = "?"  # it would tell
-    return trace
-
-
-def _without_a_token(trace: Trace, injection: Injection, rng: random.Random) -> Trace:
-    """A fault of the recorder: one token that was sampled is not in the trace."""
-    kept = [(step, i) for step in trace.steps for i, token in enumerate(step.columns.token_id) if token is not None]
-    step, i = rng.choice(kept)
-    step.columns.token_id[i] = None
-    injection.finding = Finding(injection.kind, step.index, step.columns.seq_id[i])
-    return trace
+        fault: Any = type("Faulty", (FAULTS[kind],), {"kind": kind, "when": rng.randrange(1, 12)})
+        role = "scheduler_cls" if issubclass(fault, Scheduler) else "block_manager_cls"
+        with suppress(RuntimeError, AssertionError):  # the fault may bring the engine down; then another run is tried
+            trace = simulate(**work.arguments | {role: fault})
+            trace.header.scheduler_cls = trace.header.block_manager_cls = "?"  # it would tell
+            if fault.finding:
+                return Run(trace, fault.finding)
 
 
 def expect_diagnosis(diagnose: Callable[..., Any], run: Run, suspects: Collection[str] = frozenset(RULES)) -> None:

@@ -23,7 +23,7 @@ DEVICE = "cuda" if os.environ.get("TRITON_INTERPRET") != "1" and torch.cuda.is_a
 if DEVICE == "cpu":
     triton_interpreter()
 
-JUNK = 1e4  # in slots that belong to nobody
+JUNK = 1e4  # in slots that no context uses
 ARITHMETIC = {"mm", "bmm", "addmm", "baddbmm", "dot", "mul", "div", "sum", "exp", "exp2", "softmax", "_softmax"}
 
 

@@ -6,8 +6,7 @@ import { joined, unpack } from "./columns.js";
 import { clamp, grouped } from "./dom.js";
 /** @import { Chunk, Columns, Marks, Meta, Numbers, Payload, Sequence } from "./types.js" */
 
-const HEADLINE = /^(Step \d+ \(|Steps \d)/; // the sentence that says what ran
-const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used"];
+const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used", "headline"];
 const NAMED = ["phase", "stop", "decode_stop"];
 const TEXTS = ["sentences", "ended_reason"];
 const RAGGED = {
@@ -108,7 +107,7 @@ export class Trace {
 
   /** Of all sentences about a frame the one that says what ran. @param {number} frame */
   headline(frame) {
-    return this.words.sentences[frame].split("\n").find((line) => HEADLINE.test(line)) ?? this.nameOf(frame);
+    return this.words.sentences[frame].split("\n")[this.column.headline[frame]];
   }
 
   /** @param {number} frame */

@@ -1,7 +1,7 @@
 // ---- steptable.js: the current step as a table ---------------------------------------------------------------------
 
 import { counted, make, setText, textButton } from "./dom.js";
-import { tokenRange } from "./timeline.js";
+import { numberRange } from "./timeline.js";
 /** @import { Bar, Trace, View, ViewState } from "./types.js" */
 
 const TABLE_HEADS = ["sequence", "ran", "tokens", "from cache", "sampled", "blocks held"];
@@ -53,7 +53,7 @@ const ranAs = (bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${b
 /** @param {Trace} trace @param {Bar} bar @param {number} frame */
 function tokensOf(trace, bar, frame) {
   if (trace.size > 1) return [counted(bar.tokens, "token")];
-  return bar.kind !== "prefill" ? [`${bar.computed + frame - bar.start}`] : [tokenRange(bar.computed, bar.tokens).replace(/^tokens? /, "")];
+  return bar.kind !== "prefill" ? [`${bar.computed + frame - bar.start}`] : [numberRange(bar.computed, bar.tokens)];
 }
 
 /** The token that a sequence sampled in `frame`: its id, or why there is none. @param {Trace} trace @param {Bar} bar @param {number} frame */

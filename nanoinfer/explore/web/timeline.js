@@ -131,4 +131,7 @@ function describeBar(bar, trace) {
 }
 
 /** @param {number} first @param {number} count */
-export const tokenRange = (first, count) => (count === 1 ? `token ${first}` : `tokens ${first}\u2013${first + count - 1}`);
+export const tokenRange = (first, count) => `token${count === 1 ? "" : "s"} ${numberRange(first, count)}`;
+
+/** "3", or "3–5". @param {number} first @param {number} count */
+export const numberRange = (first, count) => (count === 1 ? `${first}` : `${first}\u2013${first + count - 1}`);

@@ -26,8 +26,7 @@ export class Why {
     if (key === this.key) return;
     this.key = key;
     const lines = trace.words.sentences[frame].split("\n");
-    const headline = trace.headline(frame);
-    this.sentences.replaceChildren(...lines.map((text) => make("p", { text, class: text === headline ? "ni-headline" : null })));
+    this.sentences.replaceChildren(...lines.map((text, i) => make("p", { text, class: i === trace.column.headline[frame] ? "ni-headline" : null })));
     const stops = [["admission ended", trace.words.stop[frame]], ["decode loop ended", trace.words.decode_stop[frame]]];
     this.stops.replaceChildren(...stops.map(([name, stop]) => make("span", {}, `${name} `, make("code", { text: stop }))));
     this._keepHeight();

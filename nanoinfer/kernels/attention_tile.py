@@ -1,4 +1,7 @@
-"""Softmax that needs its scores only once, a tile at a time (Milakov and Gimelshein, 2018), joined to attention."""
+"""What both attention kernels do with a tile of tokens: find its slots in the KV cache, and attend to them.
+
+The softmax needs its scores only once, a tile at a time (Milakov and Gimelshein, 2018).
+"""
 
 from __future__ import annotations
 
@@ -41,3 +44,22 @@ def attend_to_tile(
     weights = tl.exp2(scores - new_best[:, None])
     out = tl.dot(weights.to(value.dtype), value, out * shrink[:, None], input_precision="ieee")
     return new_best, total * shrink + tl.sum(weights, axis=1), out
+
+
+@triton.jit
+def token_slots(
+    table_ptr: tl.tensor, start: tl.tensor, end: tl.tensor, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr
+) -> tl.tensor:
+    """Physical slots, int64 [TILE], of tokens start .. start + TILE - 1, for a start that is a multiple of TILE.
+
+    No entry of the block table past token end - 1 is read; the slots of those tokens mean nothing.
+    """
+    offsets = tl.arange(0, TILE)
+    if BLOCK_SIZE % TILE == 0:  # the tile lies in one block
+        block = tl.load(table_ptr + start // BLOCK_SIZE).to(tl.int64)
+        slots = block * BLOCK_SIZE + start % BLOCK_SIZE + offsets
+    else:
+        tokens = start + offsets
+        blocks = tl.load(table_ptr + tokens // BLOCK_SIZE, mask=tokens < end, other=0).to(tl.int64)
+        slots = blocks * BLOCK_SIZE + tokens % BLOCK_SIZE
+    return slots
