@@ -69,8 +69,7 @@ function fillAll(context, boxes, fills) {
   }
 }
 
-/** @param {Box[]} boxes */
-function pathOf(boxes) {
+function pathOf(/** @type {Box[]} */ boxes) {
   const path = new Path2D();
   for (const box of boxes) path.rect(...box);
   return path;

@@ -22,10 +22,7 @@ function plainModel(values) {
   };
 }
 
-/**
- * In a notebook: takes the poster's place and keeps the frame as tall as the page.
- * @param {HTMLElement} frame @param {HTMLElement} content @param {number | null} fixedHeight
- */
+/** In a notebook: takes the poster's place and keeps the frame as tall as the page. @param {HTMLElement} frame @param {HTMLElement} content @param {number | null} fixedHeight */
 function fitFrame(frame, content, fixedHeight) {
   frame.style.display = "block";
   const poster = frame.parentElement?.querySelector("[data-ni-poster]");

@@ -68,8 +68,7 @@ export class TimeLock {
     return `${this.timeText(this.times[position])} / ${this.timeText(Math.max(...this.ends))}`;
   }
 
-  /** @param {number} time */
-  timeText(time) {
+  timeText(/** @type {number} */ time) {
     if (this.unit === "steps") return `${Number(time.toFixed(2))} steps`;
     return Math.max(...this.ends) < 1 ? `${(1000 * time).toFixed(1)} ms` : `${time.toFixed(3)} s`;
   }

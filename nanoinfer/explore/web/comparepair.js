@@ -16,8 +16,7 @@ export class SideView extends View {
     this.side = side;
   }
 
-  /** @param {Partial<ViewState>} change */
-  set(change) {
+  set(/** @type {Partial<ViewState>} */ change) {
     this.pair.changeAt(this.side, change);
   }
 
@@ -43,13 +42,11 @@ export class Pair extends Drawing {
     return this._lock(this.state.lock);
   }
 
-  /** @param {PairState["lock"]} name */
-  _lock(name) {
+  _lock(/** @type {PairState["lock"]} */ name) {
     return (name === "time" && this.locks.time) || this.locks.step;
   }
 
-  /** @param {Partial<PairState>} change */
-  set(change) {
+  set(/** @type {Partial<PairState>} */ change) {
     const next = { ...this.state, ...change };
     next.frame = clamp(Math.round(next.frame), 0, this._lock(next.lock).frames - 1);
     this.state = next;
@@ -74,8 +71,7 @@ export class Pair extends Drawing {
     this.set({ lock, frame: this._lock(lock).positionOf(side, state.frame) });
   }
 
-  /** @param {number} factor */
-  zoom(factor) {
+  zoom(/** @type {number} */ factor) {
     const [first, second] = this._order();
     first.show(zoomed(first, factor, first.state.frame + 0.5));
     second.show(this.state.lock === "step" ? this._windowFor(first) : zoomed(second, factor, second.state.frame + 0.5));

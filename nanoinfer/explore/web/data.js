@@ -23,23 +23,17 @@ const RAGGED = {
 export class Trace {
   label = "Engine step";
 
-  /** @param {Meta} meta */
-  constructor(meta) {
+  constructor(/** @type {Meta} */ meta) {
     this.meta = meta;
     this.frames = 0;
     this.steps = 0;
     this.size = meta.steps_per_frame;
-    /** @type {{[name: string]: Numbers}} */
-    this.column = {}; // every numeric column
-    /** @type {{[name: string]: Numbers}} */
-    this.end = {}; // ragged columns: end of each frame's entries
-    /** @type {{[name: string]: string[]}} */
-    this.words = {};
+    this.column = /** @type {{[name: string]: Numbers}} */ ({}); // every numeric column
+    this.end = /** @type {{[name: string]: Numbers}} */ ({}); // ragged columns: end of each frame's entries
+    this.words = /** @type {{[name: string]: string[]}} */ ({});
     for (const name of [...NAMED, ...TEXTS]) this.words[name] = [];
-    /** @type {Marks} */
-    this.marks = { preemption: [], hit: [], refusal: [] };
-    /** @type {Map<number, Sequence>} */
-    this.sequences = new Map();
+    this.marks = /** @type {Marks} */ ({ preemption: [], hit: [], refusal: [] });
+    this.sequences = /** @type {Map<number, Sequence>} */ (new Map());
     this.bars = new Bars(meta.bar_kinds);
   }
 
@@ -72,8 +66,7 @@ export class Trace {
     this.end[name] = joined(this.end[name] ?? [], ends);
   }
 
-  /** @param {Columns} columns */
-  _describe(columns) {
+  _describe(/** @type {Columns} */ columns) {
     for (const told of columns.sequences) {
       this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
     }
@@ -110,18 +103,15 @@ export class Trace {
     return this.words.sentences[frame].split("\n")[this.column.headline[frame]];
   }
 
-  /** @param {number} frame */
-  firstStep(frame) {
+  firstStep(/** @type {number} */ frame) {
     return frame * this.size;
   }
 
-  /** @param {number} frame */
-  lastStep(frame) {
+  lastStep(/** @type {number} */ frame) {
     return Math.min((frame + 1) * this.size, this.steps) - 1;
   }
 
-  /** @param {number} step */
-  frameOf(step) {
+  frameOf(/** @type {number} */ step) {
     return clamp(Math.floor(step / this.size), 0, Math.max(0, this.frames - 1));
   }
 

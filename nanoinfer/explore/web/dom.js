@@ -48,8 +48,7 @@ const ICON_PATHS = {
   whole: "M2 4h1.6v8H2z M12.4 4H14v8h-1.6z M7 5L4 8l3 3V8.8h2V11l3-3-3-3v2.2H7z",
 };
 
-/** @param {Icon} name */
-export function icon(name) {
+export function icon(/** @type {Icon} */ name) {
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const path = document.createElementNS(namespace, "path");
@@ -103,13 +102,11 @@ export function sized(canvas, width, height) {
   return context;
 }
 
-/** @param {HTMLCanvasElement} canvas */
-export const contextOf = (canvas) => /** @type {Context} */ (canvas.getContext("2d"));
+export const contextOf = (/** @type {HTMLCanvasElement} */ canvas) => /** @type {Context} */ (canvas.getContext("2d"));
 
 /** A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it. */
 export class LayeredCanvas {
-  /** @param {{[name: string]: string}} attributes */
-  constructor(attributes) {
+  constructor(/** @type {{[name: string]: string}} */ attributes) {
     this.canvas = make("canvas", { role: "img", ...attributes });
     this.still = document.createElement("canvas");
     this.key = "";
@@ -159,10 +156,7 @@ export function pointIn(element, event) {
   return [event.clientX - box.left, event.clientY - box.top];
 }
 
-/**
- * How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ...
- * @param {number} spacing @param {number} least
- */
+/** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... @param {number} spacing @param {number} least */
 export function every(spacing, least) {
   if (!(spacing > 0)) return Infinity;
   for (let scale = 1; ; scale *= 10) {
@@ -172,7 +166,6 @@ export function every(spacing, least) {
 
 /** @param {number} number @param {string} noun */
 export const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
-/** @param {number} number */
-export const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
+export const grouped = (/** @type {number} */ number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
 /** @param {number} value @param {number} low @param {number} high */
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

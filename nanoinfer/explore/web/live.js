@@ -62,10 +62,7 @@ class LiveReplay {
     this.view.set({ frame: this.trace.frames - 1 });
   }
 
-  /**
-   * Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one.
-   * @param {Chunk} chunk @param {Columns} columns
-   */
+  /** Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one. @param {Chunk} chunk @param {Columns} columns */
   append(chunk, columns) {
     const { view, trace } = this;
     const follow = this.follows;
@@ -90,10 +87,8 @@ class LiveExplorer {
   /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
     this.model = model;
-    /** @type {ThemeName} */
-    this.theme = "light";
-    /** @type {LiveReplay | null} */
-    this.replay = null;
+    this.theme = /** @type {ThemeName} */ ("light");
+    this.replay = /** @type {LiveReplay | null} */ (null);
     this.trace = new Trace(model.get("payload").meta);
     this.work = Promise.resolve(); // chunks unpack one after the other
     this.bar = new LiveBar((message) => model.send?.(message));
@@ -106,8 +101,7 @@ class LiveExplorer {
     el.append(this.root);
   }
 
-  /** @param {ThemeName} theme */
-  retheme(theme) {
+  retheme(/** @type {ThemeName} */ theme) {
     this.theme = theme;
     this.replay?.view.set({ theme });
   }
@@ -146,8 +140,7 @@ class LiveExplorer {
     if (follow) replay?.toNewest();
   }
 
-  /** @param {Chunk} chunk */
-  async append(chunk) {
+  async append(/** @type {Chunk} */ chunk) {
     if (chunk.start !== this.trace.frames) return; // known already
     const columns = await unpack(chunk);
     if (this.replay) this.replay.append(chunk, columns);

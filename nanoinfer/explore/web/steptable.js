@@ -8,16 +8,14 @@ const TABLE_HEADS = ["sequence", "ran", "tokens", "from cache", "sampled", "bloc
 
 /** The rows of the step, for those who would rather read than look. */
 export class StepTable {
-  /** @param {View} view */
-  constructor(view) {
+  constructor(/** @type {View} */ view) {
     this.view = view;
     this.button = textButton("", () => view.set({ table: !view.state.table }));
     this.holder = make("div", { class: "ni-step-table" });
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw({ table, frame }) {
+  draw(/** @type {ViewState} */ { table, frame }) {
     setText(this.button, table ? "Hide table" : "Show as table");
     this.button.setAttribute("aria-expanded", `${table}`);
     this.holder.hidden = !table;
@@ -47,8 +45,7 @@ function stepRows({ trace, fold }, frame) {
   return rows;
 }
 
-/** @param {Bar} bar */
-const ranAs = (bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${bar.chunks}` : bar.kind);
+const ranAs = (/** @type {Bar} */ bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${bar.chunks}` : bar.kind);
 
 /** @param {Trace} trace @param {Bar} bar @param {number} frame */
 function tokensOf(trace, bar, frame) {

@@ -22,8 +22,7 @@ export class Strip {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, colors } = this.view;
     const width = this.element.clientWidth;
     this.scale = new Scale(width, 0, this.view.extent);
@@ -155,8 +154,7 @@ export class Strip {
     this.canvas.addEventListener("wheel", (event) => zoomByWheel(this.view, event, this.scale.frame(pointIn(this.canvas, event)[0])), { passive: false });
   }
 
-  /** @param {number} x */
-  _gripAt(x) {
+  _gripAt(/** @type {number} */ x) {
     if (!isZoomed(this.view)) return "cursor";
     const { from, to } = this.view.state;
     if (Math.abs(x - this.scale.x(from)) <= GRIP) return "from";
@@ -171,8 +169,7 @@ export class Strip {
     else this.view.set({ to: clamp(frame, from + least, this.view.extent) });
   }
 
-  /** @param {number} x */
-  describe(x) {
+  describe(/** @type {number} */ x) {
     const { trace } = this.view;
     const frame = this.scale.hit(x, trace.frames);
     if (frame === null) return null;
@@ -191,10 +188,7 @@ export class Strip {
   }
 }
 
-/**
- * Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page.
- * @param {View} view @param {WheelEvent} event @param {number} center
- */
+/** Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page. @param {View} view @param {WheelEvent} event @param {number} center */
 export function zoomByWheel(view, event, center) {
   const turned = event.deltaY * (event.deltaMode ? 16 : 1);
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {

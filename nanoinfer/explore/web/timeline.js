@@ -31,8 +31,7 @@ export class Timeline {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, colors } = this.view;
     this.rows.update(state);
     const { ids, height, room } = this.rows;
@@ -68,8 +67,7 @@ export class Timeline {
     this.shown = { selected, frame, key: rows.key };
   }
 
-  /** @param {number} row */
-  _scrollTo(row) {
+  _scrollTo(/** @type {number} */ row) {
     const { height, room } = this.rows;
     const { scrollTop } = this.scroller;
     if (row < 0) return;

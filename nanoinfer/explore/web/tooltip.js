@@ -4,8 +4,7 @@ import { clamp, make, pointIn } from "./dom.js";
 
 /** One floating note inside `root`. */
 export class Tooltip {
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  constructor(/** @type {HTMLElement} */ root) {
     this.root = root;
     this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });
     root.append(this.element);

@@ -11,8 +11,7 @@ const JUMPS = [["hit", "prefix hit"], ["refusal", "refused admission"], ["preemp
 
 /** The row of controls at the top. */
 export class Transport {
-  /** @param {Movable} view */
-  constructor(view) {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.player = new Player(view);
     this.drawnPlaying = false;
@@ -40,8 +39,7 @@ export class Transport {
     return select;
   }
 
-  /** @param {Shown} state */
-  draw(state) {
+  draw(/** @type {Shown} */ state) {
     const { track } = this.view;
     this.slider.max = `${Math.max(0, track.frames - 1)}`;
     if (this.slider.valueAsNumber !== state.frame) this.slider.value = `${state.frame}`;
@@ -59,8 +57,7 @@ export class Transport {
     }
   }
 
-  /** @param {boolean} playing */
-  _drawPlay(playing) {
+  _drawPlay(/** @type {boolean} */ playing) {
     if (this.drawnPlaying === playing) return;
     this.drawnPlaying = playing;
     const label = playing ? "Pause (Space)" : "Play (Space)";
@@ -83,8 +80,7 @@ function jumpTo(view, mark, direction) {
 
 /** Goes forward by itself. Frames that the screen is too slow for are skipped. */
 export class Player {
-  /** @param {Movable} view */
-  constructor(view) {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.request = 0;
   }
@@ -136,10 +132,7 @@ export function listenToKeys(root, view, player) {
   listenToKey(root, (key) => (key === "Escape" && view.state.selected !== null ? () => view.set({ selected: null }) : uses[key]));
 }
 
-/**
- * Makes a key do what `useOf` says, unless the focused control has its own use for it.
- * @param {HTMLElement} root @param {(key: string) => (() => void) | undefined} useOf
- */
+/** Makes a key do what `useOf` says, unless the focused control has its own use for it. @param {HTMLElement} root @param {(key: string) => (() => void) | undefined} useOf */
 export function listenToKey(root, useOf) {
   root.addEventListener("keydown", (event) => {
     const use = event.ctrlKey || event.metaKey || event.altKey || takesKey(event) ? undefined : useOf(event.key);
@@ -150,8 +143,7 @@ export function listenToKey(root, useOf) {
   });
 }
 
-/** @param {KeyboardEvent} event */
-function takesKey({ key, target }) {
+function takesKey(/** @type {KeyboardEvent} */ { key, target }) {
   if (!(target instanceof Element)) return false;
   if (target.matches("select, input[type=number]")) return key !== "Escape";
   return key === " " && target.matches("button, summary, input[type=checkbox]");

@@ -10,22 +10,17 @@ const SAVE_AFTER = 120; // ms without a change before the step is reported to th
 /** @type {Shown} */
 export const FIRST_SHOWN = { frame: 0, selected: null, sort: "arrival", activeOnly: false, table: false, playing: false, speed: 8, theme: "light" };
 
-/**
- * What is shown in `root`, and the functions that draw it, called once an animation frame at most.
- * @template State
- */
+/** What is shown in `root`, and the functions that draw it, called once an animation frame at most. @template State */
 export class Drawing {
   /** @param {HTMLElement} root @param {State} state */
   constructor(root, state) {
     this.root = root;
     this.state = state;
-    /** @type {((state: State) => void)[]} */
-    this.drawers = [];
+    this.drawers = /** @type {((state: State) => void)[]} */ ([]);
     this.request = 0;
   }
 
-  /** @param {(state: State) => void} draw */
-  onDraw(draw) {
+  onDraw(/** @type {(state: State) => void} */ draw) {
     this.drawers.push(draw);
   }
 
@@ -49,18 +44,14 @@ export class Drawing {
 
 /** What one explorer shows. Every field of its state changes through `set`. @extends {Drawing<ViewState>} */
 export class View extends Drawing {
-  /**
-   * @param {Trace} trace @param {Model | null} model @param {HTMLElement} root
-   * @param {number} atLeast frames that the pictures have room for, where the trace has fewer
-   */
+  /** @param {Trace} trace @param {Model | null} model @param {HTMLElement} root @param {number} atLeast frames that the pictures have room for, where the trace has fewer */
   constructor(trace, model, root, atLeast = 1) {
     super(root, { ...FIRST_SHOWN, from: 0, to: Math.max(atLeast, trace.frames), byOwner: false, bookmark: 0 });
     this.trace = this.track = trace;
     this.fold = new Fold(trace);
     this.model = model;
     this.atLeast = atLeast;
-    /** @type {number | null} */
-    this.marker = null; // a frame to mark in the pictures over frames
+    this.marker = /** @type {number | null} */ (null); // a frame to mark in the pictures over frames
     this.saveTimer = 0;
   }
 
@@ -74,8 +65,7 @@ export class View extends Drawing {
     return Math.max(this.atLeast, this.trace.frames);
   }
 
-  /** @param {Partial<ViewState>} change */
-  set(change) {
+  set(/** @type {Partial<ViewState>} */ change) {
     const next = { ...this.state, ...change };
     next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.trace.frames - 1));
     if ("frame" in change && !("from" in change)) keepInWindow(next);
@@ -130,10 +120,7 @@ function keepInWindow(state) {
   state.to = state.from + width;
 }
 
-/**
- * The window scaled by `factor` around `center` (a frame that stays where it is).
- * @param {View} view @param {number} factor @param {number} center
- */
+/** The window scaled by `factor` around `center` (a frame that stays where it is). @param {View} view @param {number} factor @param {number} center */
 export function zoomed(view, factor, center) {
   const { from, to } = view.state;
   const all = view.extent;
@@ -149,8 +136,7 @@ export function panned(view, frames) {
   return { from: from + shift, to: to + shift };
 }
 
-/** @param {View} view */
-export const isZoomed = (view) => view.state.to - view.state.from < view.extent - 1e-9;
+export const isZoomed = (/** @type {View} */ view) => view.state.to - view.state.from < view.extent - 1e-9;
 
 // ---- pictures over frames ---------------------------------------------------------------------------
 
@@ -168,13 +154,11 @@ export class Scale {
     this.step = (this.right - this.left) / Math.max(to - from, 1e-9); // px of one frame
   }
 
-  /** @param {number} frame */
-  x(frame) {
+  x(/** @type {number} */ frame) {
     return this.left + (frame - this.from) * this.step;
   }
 
-  /** @param {number} x */
-  frame(x) {
+  frame(/** @type {number} */ x) {
     return this.from + (x - this.left) / this.step;
   }
 

@@ -18,8 +18,7 @@ export class Why {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw({ frame, playing, theme }) {
+  draw(/** @type {ViewState} */ { frame, playing, theme }) {
     const { trace } = this.view;
     if (this.readOut) this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
     const key = [frame, trace.frames, this.element.clientWidth, theme].join();
