@@ -2,17 +2,11 @@
 
 import { joined } from "./columns.js";
 
-/** @import { Columns, Numbers, SequenceKind, Summary } from "./types.js" */
+/** @import { Bar, Columns, Numbers, SequenceKind, Summary } from "./types.js" */
 
 /** @type {("seq" | "kind" | "start" | "length" | "tokens" | "computed" | "chunk" | "chunks" | "spans")[]} */
 const BAR_PARTS = ["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"];
 export const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones that began before it
-
-/**
- * One sequence in one state during frames `start` to `end - 1`.
- * @typedef {{seq: number, kind: SequenceKind, start: number, end: number, tokens: number, computed: number,
- *   chunk: number, chunks: number, spans: number}} Bar
- */
 
 /** All bars, by sequence and then by time, in columns. */
 export class Bars {

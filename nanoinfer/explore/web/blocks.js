@@ -9,8 +9,7 @@ import { tokenRange } from "./timeline.js";
 
 /** The block map with its heading and the toggle "by owner". */
 export class BlockMap {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.canvas = make("canvas", { role: "img", class: "ni-blocks" });
     this.heading = make("h3");
@@ -70,8 +69,7 @@ export class BlockMap {
     this.view.set({ selected: next ?? null });
   }
 
-  /** @param {number} x @param {number} y */
-  describe(x, y) {
+  describe(/** @type {number} */ x, /** @type {number} */ y) {
     const block = this.blockAt(x, y);
     if (block === null) return null;
     if (this.grid.perCell > 1) return this._describeTile(block);

@@ -7,8 +7,7 @@ import { watchTheme } from "./theme.js";
 
 /** What anywidget's model offers, over plain values. @param {{[key: string]: any}} values @returns {Model} */
 function plainModel(values) {
-  /** @type {{[name: string]: Set<() => void>}} */
-  const handlers = {};
+  const handlers = /** @type {{[name: string]: Set<() => void>}} */ ({});
   return {
     get: (key) => values[key],
     set: (key, value) => {

@@ -17,7 +17,7 @@ import { keepTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { Tooltip } from "./tooltip.js";
 import { listenToKey, listenToKeys, Transport } from "./transport.js";
-/** @import { Comparison, Locks, Model, SideView, Stop, Trace } from "./types.js" */
+/** @import { Comparison, Locks, Mount, SideView, Stop, Trace } from "./types.js" */
 
 /** Every part of one side, top to bottom. @param {Pair} pair @param {SideView} view @param {string} name @param {StepTable} table @param {Tooltip} tooltip */
 function sideParts(pair, view, name, table, tooltip) {
@@ -65,10 +65,9 @@ async function locksOf(traces, { clock, unit, ends }) {
   return { step, time: new TimeLock(traces, [columns.a, columns.b].map((starts) => Float64Array.from(starts)), ends, unit) };
 }
 
-/** Draws a comparison into `el`; the model holds `comparison` and `theme`. @param {{model: Model, el: HTMLElement}} context @returns {Promise<Stop>} removes everything again */
+/** Draws a comparison into `el`; the model holds `comparison` and `theme`. @param {Mount} mount @returns {Promise<Stop>} */
 export async function renderComparison({ model, el }) {
-  /** @type {Comparison} */
-  const told = model.get("comparison");
+  const told = /** @type {Comparison} */ (model.get("comparison"));
   const traces = await Promise.all(told.sides.map(({ trace }) => traceOf(trace)));
   const root = make("section", { class: "ni ni-comparison", "aria-label": "Comparison of two traces of an inference engine" }, make("style", { text: CSS }));
   el.append(root);

@@ -2,10 +2,9 @@
 
 import { clamp, grouped } from "./dom.js";
 import { Drawing, FIRST_SHOWN, View, zoomed } from "./view.js";
-/** @import { PairState, StepLock, TimeLock, Trace, ViewState } from "./types.js" */
+/** @import { Locks, PairState, Trace, ViewState } from "./types.js" */
 
 export const SIDES = ["a", "b"];
-/** @typedef {{step: StepLock, time: TimeLock | null}} Locks */
 
 /** The view of one side. Whatever its parts change goes through the pair, so that both sides follow. */
 export class SideView extends View {
@@ -105,8 +104,7 @@ export class Pair extends Drawing {
     return this.state.lock === "step" ? { from: first.state.from, to: first.state.to } : {};
   }
 
-  /** @param {SideView} view @param {Partial<ViewState>} shared */
-  _show(view, shared) {
+  _show(/** @type {SideView} */ view, /** @type {Partial<ViewState>} */ shared) {
     const { selected } = this.state;
     const known = selected !== null && view.trace.bars.of.has(selected) ? selected : null;
     view.show({ ...shared, frame: this.places[view.side].frame, selected: known });

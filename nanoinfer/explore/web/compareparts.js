@@ -5,8 +5,7 @@ import { grouped, make, setDisabled, setText, textButton } from "./dom.js";
 import { Why } from "./why.js";
 /** @import { Difference, Figure, Pair, PairState, SideView } from "./types.js" */
 
-/** @type {PairState["lock"][]} */
-const LOCKS = ["step", "time"];
+const LOCKS = /** @type {PairState["lock"][]} */ (["step", "time"]);
 
 /** Which of step and time is equal on both sides. */
 export class LockSwitch {
@@ -28,8 +27,7 @@ export class LockSwitch {
 
 /** The sentence of what differs first, and a button that goes there. */
 export class FirstDifference {
-  /** @param {Pair} pair @param {Difference} difference */
-  constructor(pair, { frame, step, text }) {
+  constructor(/** @type {Pair} */ pair, /** @type {Difference} */ { frame, step, text }) {
     const label = step === null ? "No difference" : `First difference (step ${grouped(step)})`;
     this.go = () => frame !== null && pair.changeAt(pair.sides.findIndex((view) => frame < view.trace.frames), { frame });
     this.button = textButton(label, this.go, { class: "ni-button ni-primary", title: "D" });
@@ -62,8 +60,7 @@ export const sideBadge = (/** @type {SideView} */ view) => make("span", { class:
 
 /** One side's explanation, or that it has none. */
 export class SideWhy {
-  /** @param {Pair} pair @param {SideView} view */
-  constructor(pair, view) {
+  constructor(/** @type {Pair} */ pair, /** @type {SideView} */ view) {
     this.pair = pair;
     this.view = view;
     this.why = new Why(view, false);
@@ -94,8 +91,7 @@ export class Reader {
 
 /** The figures of both runs: the chosen ones, or all of them. */
 export class MetricsTable {
-  /** @param {Figure[]} figures @param {string[]} names */
-  constructor(figures, names) {
+  constructor(/** @type {Figure[]} */ figures, /** @type {string[]} */ names) {
     this.figures = figures;
     this.all = false;
     this.button = textButton("", () => this._show(!this.all));

@@ -51,8 +51,7 @@ export class Trace {
     this._describe(columns);
   }
 
-  /** @param {string} name @param {Columns} columns */
-  _join(name, columns) {
+  _join(/** @type {string} */ name, /** @type {Columns} */ columns) {
     this.column[name] = joined(this.column[name] ?? [], columns[name]);
   }
 
@@ -125,8 +124,7 @@ export class Trace {
     return `${this.nameOf(frame)} / ${grouped(this.steps - 1)}`;
   }
 
-  /** @param {number} from @param {number} to */
-  nameOfRange(from, to) {
+  nameOfRange(/** @type {number} */ from, /** @type {number} */ to) {
     const [first, last] = [this.firstStep(from), this.lastStep(to)];
     return first === last ? `step ${grouped(first)}` : `steps ${grouped(first)}\u2013${grouped(last)}`;
   }
@@ -139,10 +137,7 @@ export async function traceOf(payload) {
   return trace;
 }
 
-/**
- * Calls `use(seq_id, ids, i)` for the token ids of each sequence in a chunk.
- * @param {Columns} columns @param {string} name @param {(id: number, ids: Numbers, i: number) => void} use
- */
+/** Visits each sequence's token ids in a chunk. @param {Columns} columns @param {string} name @param {(id: number, ids: Numbers, i: number) => void} use */
 function eachSlice(columns, name, use) {
   let start = 0;
   for (const [i, id] of columns[`${name}_seq`].entries()) {

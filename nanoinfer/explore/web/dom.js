@@ -1,15 +1,10 @@
 // ---- dom.js: elements, icons and canvases -----------------------------------------------------
 // Text only ever enters the page through `textContent` and attributes, never as markup.
 
-/** @import { Context } from "./types.js" */
+/** @import { Attributes, Children, Context, TextStyle } from "./types.js" */
 /** @typedef {keyof typeof ICON_PATHS} Icon */
 
-/**
- * An element with attributes, listeners (`onclick: f`) and children. A child that is a string becomes text.
- * @template {keyof HTMLElementTagNameMap} K @param {K} tag
- * @param {{[name: string]: any}} attributes `text` sets the text, `false` and `null` leave an attribute out
- * @param {(Node | string | null)[]} children
- */
+/** A string among the children becomes text. @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,10 +16,8 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/**
- * Like `make`, for what takes the keyboard focus: JupyterLab would otherwise swallow arrows and space.
- * @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {{[name: string]: any}} attributes @param {(Node | string | null)[]} children
- */
+// What takes the keyboard focus: JupyterLab would otherwise swallow arrows and space.
+/** @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
 export function makeControl(tag, attributes, ...children) {
   return make(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
 }
@@ -66,7 +59,7 @@ export function iconButton(name, label, onclick) {
   return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick }, icon(name));
 }
 
-/** A button that shows a text. @param {string} text @param {() => void} onclick @param {{[name: string]: any}} attributes */
+/** A button that shows a text. @param {string} text @param {() => void} onclick @param {Attributes} attributes */
 export function textButton(text, onclick, attributes = {}) {
   return makeControl("button", { type: "button", class: "ni-button", text, onclick, ...attributes });
 }
@@ -76,21 +69,14 @@ export function setDisabled(button, disabled) {
   button.setAttribute("aria-disabled", `${disabled}`);
 }
 
-/**
- * Sets an element's text where it differs, so that screen readers hear only what changed.
- * @param {HTMLElement} element @param {string} text
- * @returns {boolean} whether it differed
- */
+/** Sets a text that differs, so that screen readers hear only what changed; says whether it did. @param {HTMLElement} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent === text) return false;
   element.textContent = text;
   return true;
 }
 
-/**
- * Gives a canvas `width` x `height` CSS pixels at the screen's resolution, and an empty context in CSS pixels.
- * @param {HTMLCanvasElement} canvas @param {number} width @param {number} height
- */
+/** Sizes a canvas for the screen's resolution; its empty context is in CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
@@ -113,12 +99,8 @@ export class LayeredCanvas {
     this.context = contextOf(this.canvas);
   }
 
-  /**
-   * @param {number} width @param {number} height
-   * @param {(string | number)[]} key everything that the slow layer depends on
-   * @param {(context: Context) => void} drawStill
-   * @returns {Context} on top of the slow layer
-   */
+  // `key` is everything that the slow layer depends on; the context is on top of that layer.
+  /** @param {number} width @param {number} height @param {(string | number)[]} key @param {(context: Context) => void} drawStill */
   draw(width, height, key, drawStill) {
     const all = [width, height, window.devicePixelRatio, ...key].join("|");
     if (all !== this.key) {
@@ -138,10 +120,7 @@ export class LayeredCanvas {
 
 const CANVAS_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
-/**
- * Writes one line of text into a canvas.
- * @param {Context} context @param {string} text @param {number} x @param {number} y @param {{color: string, size?: number, align?: CanvasTextAlign, weight?: string}} style
- */
+/** Writes one line of text into a canvas. @param {Context} context @param {string} text @param {number} x @param {number} y @param {TextStyle} style */
 export function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
   context.fillStyle = color;
   context.font = `${weight} ${size}px ${CANVAS_FONT}`;

@@ -11,7 +11,7 @@ import { LiveBar } from "./livebar.js";
 import { LiveList, LiveSelected } from "./livelist.js";
 import { keepTheme } from "./theme.js";
 import { isZoomed, View } from "./view.js";
-/** @import { Chunk, Columns, Model, Payload, Status, Stop, ThemeName } from "./types.js" */
+/** @import { Chunk, Columns, Model, Mount, Payload, Status, Stop, ThemeName } from "./types.js" */
 
 const ROOM = 24; // steps that a short run's pictures have room for
 
@@ -35,8 +35,8 @@ function replayModel(model, trace) {
       if (!waits) model.set(nameOf(key), value);
     },
     save_changes: () => model.save_changes(),
-    on: (name, handler) => name === "msg:custom" || model.on(nameOf(name), handler),
-    off: (name, handler) => name === "msg:custom" || model.off(nameOf(name), handler),
+    on: (name, handler) => model.on(nameOf(name), handler),
+    off: (name, handler) => model.off(nameOf(name), handler),
   };
 }
 
@@ -84,8 +84,7 @@ class LiveReplay {
 
 /** One view of a live explorer. */
 class LiveExplorer {
-  /** @param {Model} model @param {HTMLElement} el */
-  constructor(model, el) {
+  constructor(/** @type {Model} */ model, /** @type {HTMLElement} */ el) {
     this.model = model;
     this.theme = /** @type {ThemeName} */ ("light");
     this.replay = /** @type {LiveReplay | null} */ (null);
@@ -114,8 +113,7 @@ class LiveExplorer {
 
   /** Draws what stands in the status; `cursor` is the step that the replay shows. */
   draw() {
-    /** @type {Status} */
-    const status = this.model.get("status");
+    const status = /** @type {Status} */ (this.model.get("status"));
     if (!status?.sequences) return;
     this.bar.draw(status);
     this.list.draw(status);
@@ -161,7 +159,7 @@ class LiveExplorer {
   }
 }
 
-/** Shows a model in `el`. @param {{model: Model, el: HTMLElement}} context @returns {Promise<Stop>} removes everything again */
+/** Shows a model in `el`. @param {Mount} mount @returns {Promise<Stop>} removes everything again */
 async function renderLive({ model, el }) {
   const explorer = new LiveExplorer(model, el);
   const { root } = explorer;

@@ -54,8 +54,7 @@ export class LiveList {
 }
 
 class LiveRow {
-  /** @param {number} id @param {() => void} onclick */
-  constructor(id, onclick) {
+  constructor(/** @type {number} */ id, /** @type {() => void} */ onclick) {
     this.number = make("b", { class: "ni-live-id", text: id });
     this.mark = make("i");
     this.word = make("span", { class: "ni-live-word" });
@@ -66,8 +65,7 @@ class LiveRow {
     this.element = makeControl("button", { type: "button", class: "ni-live-seq", "data-seq": id, onclick }, this.number, make("span", { class: "ni-live-mark" }, this.mark), this.word, this.count, line);
   }
 
-  /** @param {LiveSequence} sequence @param {boolean} selected */
-  draw(sequence, selected) {
+  draw(/** @type {LiveSequence} */ sequence, /** @type {boolean} */ selected) {
     const { status, reason, tokens, max_tokens: most, prompt, text } = sequence;
     this.element.setAttribute("aria-pressed", `${selected}`);
     this.mark.className = `ni-bar ni-bar-${status}`;

@@ -17,8 +17,7 @@ const QUEUE_ROWS = [
 
 /** Four rows of chips; who leaves is struck through before, who enters is outlined after. */
 export class Queues {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips", role: "group", "aria-label": `${row.name} ${row.label} the step` }), number: make("span", { class: "ni-number" }) }));
     this.moves = /** @type {Map<number, string>} */ (new Map()); // at the cursor
@@ -92,13 +91,11 @@ export class Queues {
 /** The chip under the pointer. @param {MouseEvent} event @returns {HTMLElement | null} */
 const chipOf = ({ target }) => (target instanceof Element ? target.closest("[data-seq]") : null);
 
-/** @type {{[move: string]: string}} */
-const MOVE_SIGNS = { preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" };
+const MOVE_SIGNS = /** @type {{[move: string]: string}} */ ({ preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" });
 
 /** What happened to whoever moved in a frame, by sequence. @param {Trace} trace @param {number} frame */
 function movesOf(trace, frame) {
-  /** @type {Map<number, string>} */
-  const moves = new Map();
+  const moves = /** @type {Map<number, string>} */ (new Map());
   const [first, end] = trace.range("ended", frame);
   for (const id of trace.entries("arrived", "seq", frame)) moves.set(id, "arrived");
   for (const id of trace.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");

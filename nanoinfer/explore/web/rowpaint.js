@@ -161,10 +161,7 @@ export function drawAxis(context, scale, view) {
   write(context, "step", GUTTER - 8, 12, { color: colors.muted, align: "right" });
 }
 
-/**
- * Left and right edge of the cursor's label; out of sight where the cursor is.
- * @param {Scale} scale @param {number} frame @param {Trace} trace @returns {[left: number, right: number]}
- */
+/** The edges of the cursor's label, out of sight where the cursor is. @param {Scale} scale @param {number} frame @param {Trace} trace @returns {[left: number, right: number]} */
 function cursorLabel(scale, frame, trace) {
   const x = scale.x(frame + 0.5);
   if (x < scale.left - 1 || x > scale.right + 1) return [-1e4, -1e4];

@@ -56,10 +56,7 @@ export class SequencePanel {
   }
 }
 
-/**
- * One paragraph: what it is doing, and how full its blocks are.
- * @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written
- */
+/** What it is doing, and how full its blocks are. @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written */
 function sequenceFacts(trace, id, frame, blocks, written) {
   const { prompt_tokens: prompt } = trace.sequence(id);
   const doing = describeBars(trace, id, frame).join("; ");
@@ -68,10 +65,7 @@ function sequenceFacts(trace, id, frame, blocks, written) {
   return `In ${trace.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
 }
 
-/**
- * A box for each logical block, with a gauge along its foot: the share of its slots that are written.
- * @param {View} view @param {number[]} table @param {number | null} written
- */
+/** A box for each logical block; the gauge along its foot is the share of its slots that are written. @param {View} view @param {number[]} table @param {number | null} written */
 function tableEntries({ trace, fold, state }, table, written) {
   const size = trace.meta.block_size;
   const refCounts = fold.at(state.frame).refCounts();

@@ -31,8 +31,7 @@ export class StepTable {
 /** One list of cells for every sequence that was computed in `frame`. @param {View} view @param {number} frame */
 function stepRows({ trace, fold }, frame) {
   const state = fold.at(frame);
-  /** @type {(string | number)[][]} */
-  const rows = [];
+  const rows = /** @type {(string | number)[][]} */ ([]);
   for (const id of trace.bars.of.keys()) {
     const bars = trace.bars.covering(id, frame);
     const hit = bars.find((bar) => bar.kind === "hit");

@@ -11,8 +11,7 @@ const AXIS = 20; // px
 
 /** The scrolling rows with the step axis under them. */
 export class Timeline {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = new Rows(view);
     this.layers = new LayeredCanvas({ class: "ni-rows" });
@@ -92,8 +91,7 @@ export class Timeline {
     return this.rows.ids[Math.floor((y + this.scroller.scrollTop) / this.rows.height)] ?? null;
   }
 
-  /** @param {number} x @param {number} y */
-  describe(x, y) {
+  describe(/** @type {number} */ x, /** @type {number} */ y) {
     const { trace } = this.view;
     const id = this.rowAt(y);
     if (id === null) return null;
@@ -112,8 +110,7 @@ export function describeBars(trace, id, frame) {
   return bars.map((bar) => describeBar(bar, trace));
 }
 
-/** @param {Bar} bar @param {Trace} trace */
-function describeBar(bar, trace) {
+function describeBar(/** @type {Bar} */ bar, /** @type {Trace} */ trace) {
   const during = bar.end - bar.start > 1 ? ` (${trace.nameOfRange(bar.start, bar.end - 1)})` : "";
   const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
   const range = trace.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";

@@ -27,10 +27,7 @@ export class Tooltip {
     this.element.hidden = true;
   }
 
-  /**
-   * Shows `describe(x, y, event)` while the pointer is over `element`.
-   * @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe
-   */
+  /** Describes what the pointer is over. @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe */
   follow(element, describe) {
     element.addEventListener("pointermove", (event) => this.show(event, describe(...pointIn(element, event), event)));
     element.addEventListener("pointerleave", () => this.hide());

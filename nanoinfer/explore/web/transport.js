@@ -6,8 +6,7 @@ import { counted, grouped, icon, iconButton, make, makeControl, setDisabled, set
 const MOVES = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 const ZOOMS = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
 const SPEEDS = [1, 2, 4, 8, 16, 30, 60]; // frames a second
-/** @type {[mark: Jump, name: string][]} */
-const JUMPS = [["hit", "prefix hit"], ["refusal", "refused admission"], ["preemption", "preemption"]];
+const JUMPS = /** @type {[mark: Jump, name: string][]} */ ([["hit", "prefix hit"], ["refusal", "refused admission"], ["preemption", "preemption"]]);
 
 /** The row of controls at the top. */
 export class Transport {
@@ -113,10 +112,7 @@ export class Player {
   }
 }
 
-/**
- * Keys that work wherever the focus is inside the explorer; a click on anything in it brings the focus there.
- * @param {HTMLElement} root @param {Movable} view @param {Player} player
- */
+/** Keys that work wherever the focus is in the explorer, which a click brings there. @param {HTMLElement} root @param {Movable} view @param {Player} player */
 export function listenToKeys(root, view, player) {
   root.tabIndex = -1;
   root.setAttribute("data-lm-suppress-shortcuts", "true");

@@ -12,8 +12,7 @@ export const FIRST_SHOWN = { frame: 0, selected: null, sort: "arrival", activeOn
 
 /** What is shown in `root`, and the functions that draw it, called once an animation frame at most. @template State */
 export class Drawing {
-  /** @param {HTMLElement} root @param {State} state */
-  constructor(root, state) {
+  constructor(/** @type {HTMLElement} */ root, /** @type {State} */ state) {
     this.root = root;
     this.state = state;
     this.drawers = /** @type {((state: State) => void)[]} */ ([]);
@@ -169,10 +168,8 @@ export class Scale {
   }
 }
 
-/**
- * Draws the cursor: a faint band over the frame and a line at its left edge, or in the middle of a wide one.
- * @param {Context} context @param {Scale} scale @param {number} frame @param {number} top @param {number} bottom @param {string} color
- */
+// The cursor: a faint band over the frame with an outline or, where frames are narrow, a line in its middle.
+/** @param {Context} context @param {Scale} scale @param {number} frame @param {number} top @param {number} bottom @param {string} color */
 export function drawCursor(context, scale, frame, top, bottom, color) {
   const [x, width] = [scale.x(frame), Math.max(scale.step, 1.5)];
   if (x + width < scale.left - 1 || x > scale.right + 1) return;
@@ -189,10 +186,8 @@ export function drawCursor(context, scale, frame, top, bottom, color) {
   }
 }
 
-/**
- * Marks where a frame begins, by a dashed line with a flag at its top.
- * @param {Context} context @param {Scale} scale @param {number | null} frame @param {number} top @param {number} bottom @param {string} color
- */
+// Where a frame begins: a dashed line with a flag at its top.
+/** @param {Context} context @param {Scale} scale @param {number | null} frame @param {number} top @param {number} bottom @param {string} color */
 export function drawMarker(context, scale, frame, top, bottom, color) {
   if (frame === null) return;
   const x = Math.round(scale.x(frame)) + 0.5;

@@ -5,8 +5,7 @@ import { make } from "./dom.js";
 
 /** The explanation of the step, read out unless something else does; it stays as tall as it once was, so that nothing jumps. */
 export class Why {
-  /** @param {View} view @param {boolean} readOut */
-  constructor(view, readOut = true) {
+  constructor(/** @type {View} */ view, /** @type {boolean} */ readOut = true) {
     this.view = view;
     this.readOut = readOut;
     this.sentences = make("div", { class: "ni-sentences", role: readOut ? "status" : null });
