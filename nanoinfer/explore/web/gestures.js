@@ -49,10 +49,7 @@ function clickTimeline(timeline, view, x, y) {
   view.set({ ...(id === null ? {} : { selected: id }), ...(frame === null ? {} : { frame }) });
 }
 
-/**
- * Zooms once the timeline has been clicked, or with Ctrl, or by pinching; else the wheel scrolls rows or page.
- * @param {Timeline} timeline @param {View} view @param {WheelEvent} event
- */
+/** Zooms if the timeline was clicked before, with Ctrl, or by pinching; else rows or page scroll. @param {Timeline} timeline @param {View} view @param {WheelEvent} event */
 function wheelOverTimeline(timeline, view, event) {
   const { scroller } = timeline;
   const scrolls = scroller.scrollHeight > scroller.clientHeight + 1;

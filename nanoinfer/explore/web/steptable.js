@@ -8,16 +8,14 @@ const TABLE_HEADS = ["sequence", "ran", "tokens", "from cache", "sampled", "bloc
 
 /** The rows of the step, for those who would rather read than look. */
 export class StepTable {
-  /** @param {View} view */
-  constructor(view) {
+  constructor(/** @type {View} */ view) {
     this.view = view;
     this.button = textButton("", () => view.set({ table: !view.state.table }));
     this.holder = make("div", { class: "ni-step-table" });
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw({ table, frame }) {
+  draw(/** @type {ViewState} */ { table, frame }) {
     setText(this.button, table ? "Hide table" : "Show as table");
     this.button.setAttribute("aria-expanded", `${table}`);
     this.holder.hidden = !table;
@@ -33,8 +31,7 @@ export class StepTable {
 /** One list of cells for every sequence that was computed in `frame`. @param {View} view @param {number} frame */
 function stepRows({ trace, fold }, frame) {
   const state = fold.at(frame);
-  /** @type {(string | number)[][]} */
-  const rows = [];
+  const rows = /** @type {(string | number)[][]} */ ([]);
   for (const id of trace.bars.of.keys()) {
     const bars = trace.bars.covering(id, frame);
     const hit = bars.find((bar) => bar.kind === "hit");
@@ -47,8 +44,7 @@ function stepRows({ trace, fold }, frame) {
   return rows;
 }
 
-/** @param {Bar} bar */
-const ranAs = (bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${bar.chunks}` : bar.kind);
+const ranAs = (/** @type {Bar} */ bar) => (bar.chunks > 1 ? `${bar.kind}, chunk ${bar.chunk} of ${bar.chunks}` : bar.kind);
 
 /** @param {Trace} trace @param {Bar} bar @param {number} frame */
 function tokensOf(trace, bar, frame) {

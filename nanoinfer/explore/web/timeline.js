@@ -11,8 +11,7 @@ const AXIS = 20; // px
 
 /** The scrolling rows with the step axis under them. */
 export class Timeline {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = new Rows(view);
     this.layers = new LayeredCanvas({ class: "ni-rows" });
@@ -31,8 +30,7 @@ export class Timeline {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, colors } = this.view;
     this.rows.update(state);
     const { ids, height, room } = this.rows;
@@ -68,8 +66,7 @@ export class Timeline {
     this.shown = { selected, frame, key: rows.key };
   }
 
-  /** @param {number} row */
-  _scrollTo(row) {
+  _scrollTo(/** @type {number} */ row) {
     const { height, room } = this.rows;
     const { scrollTop } = this.scroller;
     if (row < 0) return;
@@ -94,8 +91,7 @@ export class Timeline {
     return this.rows.ids[Math.floor((y + this.scroller.scrollTop) / this.rows.height)] ?? null;
   }
 
-  /** @param {number} x @param {number} y */
-  describe(x, y) {
+  describe(/** @type {number} */ x, /** @type {number} */ y) {
     const { trace } = this.view;
     const id = this.rowAt(y);
     if (id === null) return null;
@@ -114,8 +110,7 @@ export function describeBars(trace, id, frame) {
   return bars.map((bar) => describeBar(bar, trace));
 }
 
-/** @param {Bar} bar @param {Trace} trace */
-function describeBar(bar, trace) {
+function describeBar(/** @type {Bar} */ bar, /** @type {Trace} */ trace) {
   const during = bar.end - bar.start > 1 ? ` (${trace.nameOfRange(bar.start, bar.end - 1)})` : "";
   const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
   const range = trace.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";

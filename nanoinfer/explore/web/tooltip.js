@@ -4,8 +4,7 @@ import { clamp, make, pointIn } from "./dom.js";
 
 /** One floating note inside `root`. */
 export class Tooltip {
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  constructor(/** @type {HTMLElement} */ root) {
     this.root = root;
     this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });
     root.append(this.element);
@@ -28,10 +27,7 @@ export class Tooltip {
     this.element.hidden = true;
   }
 
-  /**
-   * Shows `describe(x, y, event)` while the pointer is over `element`.
-   * @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe
-   */
+  /** Describes what the pointer is over. @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe */
   follow(element, describe) {
     element.addEventListener("pointermove", (event) => this.show(event, describe(...pointIn(element, event), event)));
     element.addEventListener("pointerleave", () => this.hide());

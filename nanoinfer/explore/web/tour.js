@@ -5,8 +5,7 @@ import { grouped, make, setDisabled, setText, textButton } from "./dom.js";
 
 /** A caption with Back and Next; each place sets the step and the selection. */
 export class Tour {
-  /** @param {View} view */
-  constructor(view) {
+  constructor(/** @type {View} */ view) {
     this.view = view;
     this.stops = view.trace.meta.tour;
     this.caption = make("p", { class: "ni-caption", "aria-live": "polite", dir: "auto" });
@@ -17,15 +16,13 @@ export class Tour {
     if (this.stops.length) view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {number} number */
-  visit(number) {
+  visit(/** @type {number} */ number) {
     const stop = this.stops[number];
     if (!stop) return;
     this.view.set({ bookmark: number, frame: this.view.trace.frameOf(stop.step), selected: stop.select });
   }
 
-  /** @param {ViewState} state */
-  draw({ bookmark }) {
+  draw(/** @type {ViewState} */ { bookmark }) {
     setText(this.caption, this.stops[bookmark].caption);
     setText(this.place, `${bookmark + 1} of ${this.stops.length}, step ${grouped(this.stops[bookmark].step)}`);
     setDisabled(this.back, bookmark === 0);

@@ -5,8 +5,7 @@ import { make } from "./dom.js";
 
 /** The explanation of the step, read out unless something else does; it stays as tall as it once was, so that nothing jumps. */
 export class Why {
-  /** @param {View} view @param {boolean} readOut */
-  constructor(view, readOut = true) {
+  constructor(/** @type {View} */ view, /** @type {boolean} */ readOut = true) {
     this.view = view;
     this.readOut = readOut;
     this.sentences = make("div", { class: "ni-sentences", role: readOut ? "status" : null });
@@ -18,8 +17,7 @@ export class Why {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw({ frame, playing, theme }) {
+  draw(/** @type {ViewState} */ { frame, playing, theme }) {
     const { trace } = this.view;
     if (this.readOut) this.sentences.setAttribute("aria-live", playing ? "off" : "polite");
     const key = [frame, trace.frames, this.element.clientWidth, theme].join();
