@@ -7,16 +7,15 @@ import { Pair, SIDES } from "./comparepair.js";
 import { FirstDifference, LockSwitch, MetricsTable, Reader, sideBadge, SideHead, SideWhy } from "./compareparts.js";
 import { CSS } from "./constants.js";
 import { traceOf } from "./data.js";
-import { make } from "./dom.js";
+import { make, Tooltip } from "./dom.js";
 import { bucketNote, keysHelp, timelineHead, timelineLegend, watchSize } from "./explorer.js";
 import { Queues } from "./queues.js";
 import { SequencePanel } from "./sequence.js";
-import { StepTable } from "./steptable.js";
 import { Strip } from "./strip.js";
 import { keepTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
 import { listenToKey, listenToKeys, Transport } from "./transport.js";
+import { StepTable } from "./words.js";
 /** @import { Comparison, Locks, Mount, SideView, Stop, Trace } from "./types.js" */
 
 /** Every part of one side, top to bottom. @param {Pair} pair @param {SideView} view @param {string} name @param {StepTable} table @param {Tooltip} tooltip */

@@ -2,7 +2,7 @@
 
 import { SIDES } from "./comparepair.js";
 import { grouped, make, setDisabled, setText, textButton } from "./dom.js";
-import { Why } from "./why.js";
+import { Why } from "./words.js";
 /** @import { Difference, Figure, Pair, PairState, SideView } from "./types.js" */
 
 const LOCKS = /** @type {PairState["lock"][]} */ (["step", "time"]);

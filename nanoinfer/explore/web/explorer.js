@@ -3,19 +3,16 @@
 import { BlockMap } from "./blocks.js";
 import { CSS, SEQUENCE_LEGEND, WASTED_LEGEND } from "./constants.js";
 import { traceOf } from "./data.js";
-import { checkbox, grouped, iconButton, make, makeControl } from "./dom.js";
+import { checkbox, grouped, iconButton, make, makeControl, Tooltip } from "./dom.js";
 import { Queues } from "./queues.js";
 import { ORDERS } from "./rows.js";
 import { SequencePanel } from "./sequence.js";
-import { StepTable } from "./steptable.js";
 import { Strip } from "./strip.js";
 import { keepTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
-import { Tour } from "./tour.js";
 import { listenToKeys, Transport } from "./transport.js";
 import { View } from "./view.js";
-import { Why } from "./why.js";
+import { StepTable, Tour, Why } from "./words.js";
 /** @import { Model, Mount, Movable, Order, Stop, Trace } from "./types.js" */
 
 /** Heading, legend and controls over the timeline. @param {Movable} view @param {HTMLElement} heading */

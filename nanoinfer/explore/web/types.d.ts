@@ -13,7 +13,7 @@ export type { EngineState, Fold } from "./fold.js";
 export type { Grid, Pool } from "./pool.js";
 export type { SequencePanel } from "./sequence.js";
 export type { Timeline } from "./timeline.js";
-export type { Tooltip } from "./tooltip.js";
+export type { Tooltip } from "./dom.js";
 export type { Player } from "./transport.js";
 export type { Scale, View } from "./view.js";
 
