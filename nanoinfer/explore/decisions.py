@@ -65,21 +65,15 @@ def _put_preemptions(columns: Columns, groups: list[list[Step]]) -> None:
 
 def _marks(groups: list[list[Step]], start: int) -> dict[str, list[int]]:
     """Frames to jump to, by what happens in them."""
-    tests: dict[str, Callable[[Step], bool]] = {"preemption": was_preempted, "hit": has_hit, "refusal": was_refused}
+    tests: dict[str, Callable[[Step], bool]] = {
+        "preemption": lambda step: bool(step.preempted),
+        "hit": has_hit,
+        "refusal": lambda step: step.stop.refuses,
+    }
     return {
         name: [frame for frame, group in enumerate(groups, start) if any(map(test, group))]
         for name, test in tests.items()
     }
-
-
-def was_preempted(step: Step) -> bool:
-    """Whether a sequence lost its blocks."""
-    return bool(step.preempted)
-
-
-def was_refused(step: Step) -> bool:
-    """Whether a waiting sequence was not admitted."""
-    return step.stop.refuses
 
 
 def has_hit(step: Step) -> bool:

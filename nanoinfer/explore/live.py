@@ -19,7 +19,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import anywidget
 import traitlets
@@ -36,16 +36,10 @@ from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
 STOP_RECORDING = "nobody records this engine for the explorer any more: its trace was stopped. Reset starts a new one."
+SILENT = {"note": "", "failed": False}  # what the view tells of the last action, and whether it is an error
 Params = SamplingParams | Sequence[SamplingParams] | None
 
 _explorers: weakref.WeakKeyDictionary[Engine, weakref.ref[LiveExplorer]] = weakref.WeakKeyDictionary()
-
-
-class Note(NamedTuple):
-    """What the view tells of the last action, and whether it is an error."""
-
-    text: str = ""
-    failed: bool = False
 
 
 class LiveExplorer(anywidget.AnyWidget):
@@ -88,7 +82,7 @@ class LiveExplorer(anywidget.AnyWidget):
         self._decode = decode
         self._turns = Turns()
         self._run = Run(self._turns, self._advance, self._run_ended)
-        self._note = Note()
+        self._note = SILENT
         self._accepted: dict[str, Any] = {"count": 0, "prompt": ""}  # how many the text box has added, and the last one
         self._begin(llm)
         self._llm = llm
@@ -179,7 +173,7 @@ class LiveExplorer(anywidget.AnyWidget):
         """Run one step of the engine. Raises whatever the engine raises; the step is undone then."""
         if self.running:
             raise RuntimeError("it is running; stop it first")
-        self._note = Note()
+        self._note = SILENT
         try:
             steps = self._advance()
         finally:
@@ -215,7 +209,7 @@ class LiveExplorer(anywidget.AnyWidget):
         if self.running:
             raise RuntimeError("it is running already")
         self._run.start(goal_of(until, self.trace))
-        self._note = Note()
+        self._note = SILENT
         self._send_status()
 
     @in_turn
@@ -286,15 +280,14 @@ class LiveExplorer(anywidget.AnyWidget):
     def _send_status(self, note: str | None = None, failed: bool = False) -> None:
         """Tell the view where everything stands."""
         if note is not None:
-            self._note = Note(note, failed)
+            self._note = {"note": note, "failed": failed}
         self._sequences.update()
         llm = self._llm
         self.status = {
             "attached": llm is not None,
             "running": self.running,
             "idle": not self._sequences.alive(),
-            "note": self._note.text,
-            "failed": self._note.failed,
+            **self._note,
             "newest": len(self.trace.steps) - 1,
             "sequences": self._sequences.rows(),
             "hidden": max(0, len(self._sequences.told) - len(self._sequences.rows())),

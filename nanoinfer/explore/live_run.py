@@ -20,15 +20,10 @@ NAMES = ("finish", "preemption")
 
 
 class Run:
-    """Steps an engine by itself, one step in each turn of the event loop.
+    """Steps an engine by itself, one step in each turn of the event loop; `going` while it does.
 
-    Args:
-        turns: who may touch the engine.
-        advance: makes a step and returns what was recorded meanwhile, or None if there was nothing to do.
-        ended: is told why a run ended, and whether by an error.
-
-    Attributes:
-        going: whether it steps by itself now.
+    `advance` makes a step and returns what was recorded meanwhile, or None if there was nothing to do. `ended` is told
+    why a run ended, and whether by an error.
     """
 
     def __init__(
@@ -96,11 +91,7 @@ def error_in_words(error: BaseException) -> str:
 
 
 def goal_of(until: str | int | None, trace: Trace) -> Goal:
-    """The goal called `until`; None is never reached.
-
-    Raises:
-        ValueError: no such goal, or a step that has already run.
-    """
+    """The goal called `until`; None is never reached. Raises ValueError for an unknown goal or a step that has run."""
     if until is None:
         return lambda _step: None
     if until == "finish":

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 IMPORT = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";\n', re.MULTILINE)
 DECLARATION = re.compile(r"^(export )?((?:async )?(?:function\*?|class|const|let|var) (\w+))", re.MULTILINE)
-COMMENT = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/\n|/\*\*(?:(?!\*/).)*\*/ ?", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 

@@ -154,7 +154,7 @@ def _stop_sentence(stop: Stop, who: str) -> str:
     reason = REASONS.get(stop.reason)
     if reason is None or reason.sentence is None or not stop.operands.keys() >= set(reason.operands):
         return f"Stopped: {stop}."
-    return fill(reason.sentence, {**stop.operands, "who": who})
+    return fill(reason.sentence, stop.operands, who)
 
 
 # ---- sentences ----------------------------------------------------------------------------

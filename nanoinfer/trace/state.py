@@ -67,13 +67,9 @@ def snapshot(scheduler: Any) -> SchedulerState:
 
 
 class Fold:
-    """A mutable state that events are applied to.
+    """A mutable SchedulerState that events are applied to.
 
-    Attributes:
-        live: ids of the sequences in a queue.
-        last_tables: tables, as they were, of the sequences that ended in the current step. Whoever applies the events
-            clears it between two steps.
-        The others are those of SchedulerState.
+    `last_tables` keeps the tables of sequences that end. Code that applies events clears it between two steps.
     """
 
     def __init__(self, state: SchedulerState) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
-from string import Formatter
+import sys
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 
@@ -12,15 +12,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def listed(items: Iterable[object], most: int | None = None) -> str:
+def listed(items: Iterable[object], most: int = sys.maxsize) -> str:
     """`3`, `1, 2 and 3`; of more than `most` items the first ones and how many more there are."""
-    texts = list(map(str, items))
-    if most is not None and len(texts) > most:
-        texts = [*texts[: most - 1], f"{len(texts) - most + 1} more"]
+    every = list(items)
+    texts = [*map(str, every[: most - 1]), f"{len(every) - most + 1} more"] if len(every) > most else [*map(str, every)]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
-def sequences(seq_ids: Iterable[int], most: int | None = 6) -> str:
+def sequences(seq_ids: Iterable[int], most: int = 6) -> str:
     """`sequence 3`, `sequences 1, 2 and 3`; an empty text without any."""
     ids = list(seq_ids)
     return f"{verb(ids, 'sequence', 'sequences')} {listed(ids, most)}" if ids else ""
@@ -36,15 +35,18 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def fill(template: str, values: dict[str, Any]) -> str:
-    """A sentence of `reasons.Reason` with its numbers and sequences; raises KeyError if one is missing."""
-    return _Sentence().vformat(template, (), values)
+def fill(template: str, operands: Mapping[str, Any], who: str) -> str:
+    """A sentence of `reasons.Reason` with its numbers and sequences; raises KeyError if an operand is missing."""
+    return template.format_map({name: _Operand(value) for name, value in operands.items()} | {"who": who})
 
 
-class _Sentence(Formatter):
+class _Operand:
     """Understands `{needed:block}` and `{free:is}`."""
 
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec == "is":
-            return f"{value} {'is' if value == 1 else 'are'}"
-        return counted(value, format_spec) if format_spec else str(value)
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __format__(self, spec: str) -> str:
+        if spec == "is":
+            return f"{self.value} {'is' if self.value == 1 else 'are'}"
+        return counted(self.value, spec) if spec else str(self.value)

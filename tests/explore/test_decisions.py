@@ -6,7 +6,7 @@ from kit.lazy_device import Driver
 from nanoinfer import simulate
 from nanoinfer.explore.decisions import put_decisions
 from nanoinfer.explore.frames import Frames
-from nanoinfer.reasons import Stop
+from nanoinfer.reasons import Stop, StopReason
 
 
 class Told(dict):
@@ -42,6 +42,16 @@ def test_every_step_has_a_headline_that_says_what_ran():
         trace = Driver(seed).run().trace
         named = [line.split(" (")[0] for line in headlines(decisions_of(trace))]
         assert named == [f"Step {i}" for i in range(len(trace.steps))]
+
+
+def test_only_reasons_that_refuse_are_marked_as_refusals():
+    """Of those that the schedulers know, and not one that no record speaks of."""
+    trace = simulate([prompt(4)], params(len(StopReason) + 1), **limits(4, 16))
+    for step, reason in zip(trace.steps, [*StopReason, "NOT_DECLARED"], strict=True):
+        step.stop = Stop(reason)
+    refusals = {"MAX_SEQS", "TOKEN_BUDGET", "NO_BLOCKS", "CHUNK_NOT_ALLOWED"}
+    marked = decisions_of(trace)["marks"]["refusal"]
+    assert {trace.steps[frame].stop.reason for frame in marked} == refusals
 
 
 def test_the_headline_of_several_steps_names_them():

@@ -7,7 +7,6 @@ import pytest
 from kit.helpers import limits, params, prompt
 
 from nanoinfer import Scheduler, Trace, simulate
-from nanoinfer.explore.decisions import was_refused
 from nanoinfer.reasons import REASONS, Reason, Stop, StopReason, Waits, declare
 from nanoinfer.trace.words import counted, fill, listed, sequences
 
@@ -53,9 +52,9 @@ def test_a_refusal_keeps_the_head_waiting():
 @pytest.mark.parametrize("reason", StopReason)
 def test_every_sentence_can_be_said_with_the_operands_of_its_reason(reason):
     sentence = reason.record.sentence
-    values = {name: 1000 + i for i, name in enumerate(reason.record.operands)} | {"who": "sequence 7"}
-    said, named = fill(sentence, values), re.findall(r"{(\w+)", sentence)
-    assert all(str(values[name]) in said for name in named)
+    values = {name: 1000 + i for i, name in enumerate(reason.record.operands)}
+    said, named = fill(sentence, values, "sequence 7"), re.findall(r"{(\w+)", sentence)
+    assert all(str((values | {"who": "sequence 7"})[name]) in said for name in named)
     assert said[-1:] in (".", "")
     assert ("who" in named) == bool(reason.record.waits), "who waits is named"
     assert reason == reason.record.name == str(reason)
@@ -90,7 +89,7 @@ def test_an_undeclared_reason_is_shown_as_it_was_recorded_and_is_no_refusal(tmp_
     trace = Trace.load(tmp_path / "t.jsonl")  # of a policy that this process has never seen
     assert "Stopped: NAP sheep=3." in trace.explain(1).split("\n")
     assert not trace.steps[1].stop.refuses
-    assert not any(map(was_refused, trace.steps))
+    assert not any(step.stop.refuses for step in trace.steps)
 
 
 @pytest.mark.usefixtures("undo_declarations")
@@ -101,7 +100,7 @@ def test_a_declared_reason_speaks_for_itself_everywhere():
     name = declare(Reason("NAP", ("sheep",), sentence="Counted {sheep:sheep} before {who}.", refuses=True))
     assert (name, Stop(name).refuses) == ("NAP", True)
     assert "Counted 3 sheeps before the next one." in trace.explain(1).split("\n")
-    assert [step.index for step in trace.steps if was_refused(step)] == napped
+    assert [step.index for step in trace.steps if step.stop.refuses] == napped
     declare(Reason("NAP", ("sheep",), sentence="Said anew."))
     assert "Said anew." in trace.explain(1)
 
@@ -139,4 +138,4 @@ def test_lists_and_counts_read_as_english():
     assert [sequences([]), sequences([4]), sequences([4, 7])] == ["", "sequence 4", "sequences 4 and 7"]
     assert sequences(range(9)) == "sequences 0, 1, 2, 3, 4 and 4 more"
     assert (counted(1, "block"), counted(0, "block")) == ("1 block", "0 blocks")
-    assert fill("{a:free block}, {a:is}, {b:is} {b}", {"a": 1, "b": 2}) == "1 free block, 1 is, 2 are 2"
+    assert fill("{a:free block}, {a:is}, {b:is} {b}", {"a": 1, "b": 2}, "") == "1 free block, 1 is, 2 are 2"

@@ -11,8 +11,7 @@ export async function unpack(chunk) {
   const zipped = Uint8Array.from(atob(chunk.data), (character) => character.charCodeAt(0));
   const stream = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
-  /** @type {Columns} */
-  const columns = {};
+  const columns = /** @type {Columns} */ ({});
   for (const [name, type, offset, length] of chunk.layout) {
     columns[name] =
       type === "json"

@@ -12,11 +12,9 @@ export class LiveBar {
   /** @param {(message: object) => void} send to the kernel */
   constructor(send) {
     this.send = send;
-    /** @type {number | null} */
-    this.selected = null;
+    this.selected = /** @type {number | null} */ (null);
     this.newest = -1;
-    /** @type {number | undefined} */
-    this.count = undefined; // of accepted requests
+    this.count = /** @type {number | undefined} */ (undefined); // of accepted requests
     this.note = make("p", { class: "ni-live-note", role: "status", "aria-live": "polite" });
     this.state = make("span", { class: "ni-live-state" });
     this.step = this._button("Step", () => ({ type: "step" }), "Run one step of the engine");
@@ -69,8 +67,7 @@ export class LiveBar {
     return { type: "add", prompt: this.prompt.value, max_tokens: numberIn(this.tokens), temperature: numberIn(this.temperature) };
   }
 
-  /** @param {Status} status */
-  draw(status) {
+  draw(/** @type {Status} */ status) {
     const state = stateOf(status);
     this.newest = status.newest;
     for (const button of [this.step, this.run, this.until]) setDisabled(button, state === "closed" || state === "running");
@@ -84,8 +81,7 @@ export class LiveBar {
     this._clearAccepted(status.accepted);
   }
 
-  /** @param {Status} status */
-  _drawAbort({ attached, selected }) {
+  _drawAbort(/** @type {Status} */ { attached, selected }) {
     this.selected = selected?.id ?? null;
     setDisabled(this.abort, !attached || !selected?.alive);
     setText(this.abort, selected ? `Abort sequence ${selected.id}` : "Abort");
