@@ -47,9 +47,8 @@ def _samples(steps: Iterable[Step]) -> tuple[dict[int, int], dict[int, list[int]
     sampled: dict[int, list[int]] = {}
     for step in steps:
         c = step.columns
-        for seq_id, computed, scheduled, token in zip(
-            c.seq_id, c.num_computed, c.num_scheduled, c.token_id, strict=True
-        ):
+        rows = zip(c.seq_id, c.num_computed, c.num_scheduled, c.token_id, strict=True)
+        for seq_id, computed, scheduled, token in rows:
             if token is not None:
                 first.setdefault(seq_id, computed + scheduled)
                 sampled.setdefault(seq_id, []).append(token)

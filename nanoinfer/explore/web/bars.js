@@ -4,8 +4,7 @@ import { joined } from "./columns.js";
 
 /** @import { Bar, Columns, Numbers, SequenceKind, Summary } from "./types.js" */
 
-/** @type {("seq" | "kind" | "start" | "length" | "tokens" | "computed" | "chunk" | "chunks" | "spans")[]} */
-const BAR_PARTS = ["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"];
+const BAR_PARTS = /** @type {const} */ (["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"]);
 export const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones that began before it
 
 /** All bars, by sequence and then by time, in columns. */

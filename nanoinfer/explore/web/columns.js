@@ -1,5 +1,4 @@
-// ---- columns.js: typed columns out of a chunk ---------------------------------------------------
-// Written by nanoinfer/explore/columns.py.
+// ---- columns.js: typed columns out of a chunk, as nanoinfer/explore/columns.py packed them --------
 
 /** @import { Chunk, Columns, Numbers } from "./types.js" */
 

@@ -2,10 +2,9 @@
 
 /** @import { Jump, Marks, Place, Trace } from "./types.js" */
 
-/** Both sides at the same step. A position is a frame of the longer side. */
+/** Both sides at the same step, with frames of equally many steps. A position is a frame of the longer side. */
 export class StepLock {
-  /** @param {Trace[]} traces whose frames are equally many steps */
-  constructor(traces) {
+  constructor(/** @type {Trace[]} */ traces) {
     this.traces = traces;
     this.longer = traces[1].frames > traces[0].frames ? traces[1] : traces[0];
     this.frames = this.longer.frames;

@@ -37,8 +37,7 @@ export class Trace {
     this.bars = new Bars(meta.bar_kinds);
   }
 
-  /** @param {Chunk} chunk @param {Columns} columns unpacked from it */
-  append(chunk, columns) {
+  append(/** @type {Chunk} */ chunk, /** @type {Columns} */ columns) {
     this.frames = chunk.end;
     this.steps = chunk.steps;
     for (const name of PER_FRAME) this._join(name, columns);
@@ -66,9 +65,7 @@ export class Trace {
   }
 
   _describe(/** @type {Columns} */ columns) {
-    for (const told of columns.sequences) {
-      this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
-    }
+    for (const told of columns.sequences) this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
     eachSlice(columns, "prompt", (id, ids) => (this.sequence(id).promptIds = ids));
     eachSlice(columns, "sample", (id, ids, i) => {
       const sequence = this.sequence(id);
@@ -78,11 +75,10 @@ export class Trace {
     });
   }
 
-  /** @param {number} id @returns {Sequence} */
-  sequence(id) {
+  sequence(/** @type {number} */ id) {
     const known = this.sequences.get(id);
     if (known) return known;
-    const sequence = { id, prompt_tokens: 0, promptIds: [], sampleIds: new Int32Array(0), sampleFirst: 0, samples: 0 };
+    const sequence = /** @type {Sequence} */ ({ id, prompt_tokens: 0, promptIds: [], sampleIds: new Int32Array(0), sampleFirst: 0, samples: 0 });
     this.sequences.set(id, sequence);
     return sequence;
   }

@@ -175,8 +175,7 @@ export function every(spacing, least) {
   }
 }
 
-/** @param {number} number @param {string} noun */
-export const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (/** @type {number} */ number, /** @type {string} */ noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
 export const grouped = (/** @type {number} */ number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
 /** @param {number} value @param {number} low @param {number} high */
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

@@ -32,8 +32,7 @@ export function timelineHead(view, heading) {
   return make("div", { class: "ni-head" }, heading, make("span", { class: "ni-controls" }, sort, active, buttons));
 }
 
-/** @param {boolean} overlap whether a step may be launched before it is known who has ended */
-export function timelineLegend(overlap) {
+export function timelineLegend(/** @type {boolean} */ overlap) {
   const entries = overlap ? [...SEQUENCE_LEGEND, WASTED_LEGEND] : SEQUENCE_LEGEND;
   return make("div", { class: "ni-legend" }, ...entries.map(([kind, text]) => make("span", {}, make("i", { class: `ni-bar ni-bar-${kind}` }), text)));
 }
@@ -44,8 +43,7 @@ const KEYS_HELP = [
   ["+ \u2212 0", "zoom"], ["Esc", "clear selection"], ["\u2191 \u2193", "select a row, with the timeline focused"], ["Ctrl + wheel", "zoom; without Ctrl after a click"],
 ];
 
-/** @param {[keys: string, use: string][]} more */
-export function keysHelp(...more) {
+export function keysHelp(/** @type {[keys: string, use: string][]} */ ...more) {
   const list = [...KEYS_HELP, ...more].map(([keys, use]) => make("div", {}, make("dt", {}, make("kbd", { text: keys })), make("dd", { text: use })));
   return make("details", { class: "ni-keys" }, makeControl("summary", { text: "Keys" }), make("dl", {}, ...list));
 }

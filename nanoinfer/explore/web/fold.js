@@ -1,6 +1,5 @@
 // ---- fold.js: the scheduler's state after any frame --------------------------------------------
-// The payload holds differences. A copy of the state is kept every so many frames, so that going
-// back applies at most that many.
+// The payload holds differences. A copy of the state every so many frames keeps going back short.
 
 /** @import { Trace } from "./types.js" */
 

@@ -9,9 +9,8 @@ const NUMBER = { type: "number", step: 1 };
 
 /** Buttons that step and run the engine, and the form that adds a request. What they do is Python's to decide. */
 export class LiveBar {
-  /** @param {(message: object) => void} send to the kernel */
-  constructor(send) {
-    this.send = send;
+  constructor(/** @type {(message: object) => void} */ send) {
+    this.send = send; // to the kernel
     this.selected = /** @type {number | null} */ (null);
     this.newest = -1;
     this.count = /** @type {number | undefined} */ (undefined); // of accepted requests
@@ -100,8 +99,7 @@ const STATES = { closed: "not connected", running: "running", idle: "nothing to 
 /** @param {Status} status @returns {keyof typeof STATES} */
 const stateOf = ({ attached, running, idle }) => (!attached ? "closed" : running ? "running" : idle ? "idle" : "paused");
 
-/** @param {HTMLButtonElement} button @param {HTMLInputElement[]} inputs */
-function pressOnEnter(button, ...inputs) {
+function pressOnEnter(/** @type {HTMLButtonElement} */ button, /** @type {HTMLInputElement[]} */ ...inputs) {
   for (const input of inputs) input.addEventListener("keydown", (event) => event.key === "Enter" && !event.isComposing && button.click());
 }
 

@@ -30,6 +30,3 @@ export function poolAt(trace, fold, { frame, selected }) {
   for (const kind of kinds) counts[BLOCK_KINDS[kind]] += 1;
   return { refCounts, kinds, owner, chosen, counts, changed: new Set(trace.entries("changed", "block", frame)) };
 }
-
-/** @typedef {ReturnType<typeof blockGrid>} Grid */
-/** @typedef {ReturnType<typeof poolAt>} Pool */

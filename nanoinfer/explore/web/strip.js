@@ -30,10 +30,8 @@ export class Strip {
     drawMarker(context, this.scale, this.view.marker, 0, this.height, colors.ink);
     drawCursor(context, this.scale, state.frame, STRIP.top - 4, this.height, colors.ink);
     const { meta } = trace;
-    this.canvas.setAttribute(
-      "aria-label",
-      `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(trace.steps, "step")}`,
-    );
+    const label = `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(trace.steps, "step")}`;
+    this.canvas.setAttribute("aria-label", label);
   }
 
   _drawStill(/** @type {Context} */ context, /** @type {number} */ width) {

@@ -2,6 +2,7 @@
 
 import { StepLock, TimeLock } from "./comparelock.js";
 import { BlockKind, Palette, SequenceKind } from "./constants.js";
+import { blockGrid, poolAt } from "./pool.js";
 
 export type { BlockKind, Palette, SequenceKind };
 export type { Bars } from "./bars.js";
@@ -10,7 +11,6 @@ export type { StepLock, TimeLock } from "./comparelock.js";
 export type { Pair, SideView } from "./comparepair.js";
 export type { Trace } from "./data.js";
 export type { EngineState, Fold } from "./fold.js";
-export type { Grid, Pool } from "./pool.js";
 export type { SequencePanel } from "./sequence.js";
 export type { Timeline } from "./timeline.js";
 export type { Tooltip } from "./dom.js";
@@ -114,6 +114,8 @@ export interface Model {
   off(name: string, handler: (message?: any) => void): void;
   send?(message: object): void;
 }
+export type Grid = ReturnType<typeof blockGrid>;
+export type Pool = ReturnType<typeof poolAt>;
 export type ThemeName = "light" | "dark";
 export type Order = "arrival" | "finish" | "preemptions";
 export type Jump = "preemption" | "hit" | "refusal";
