@@ -143,7 +143,7 @@ PEERS: dict[str, type[TransformersPeer] | type[VllmPeer]] = {"transformers": Tra
 
 
 def check_peer(name: str) -> None:
-    """Find out before the work that a peer is there.
+    """Check before any work that a peer is installed.
 
     Raises:
         ValueError: no such peer; lists them.
@@ -158,7 +158,7 @@ def check_peer(name: str) -> None:
 
 
 def make_peer(name: str, settings: PeerSettings) -> Peer:
-    """Build a peer. Raises RuntimeError when its package is there but cannot be imported."""
+    """Build a peer. Raises RuntimeError when its package is installed but cannot be imported."""
     try:
         return PEERS[name](settings)
     except ImportError as error:
@@ -166,7 +166,7 @@ def make_peer(name: str, settings: PeerSettings) -> Peer:
 
 
 def release_memory() -> None:
-    """Give freed GPU memory back to the device, for whoever comes next."""
+    """Give freed GPU memory back to the device, for the next engine."""
     import torch
 
     gc.collect()

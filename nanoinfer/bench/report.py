@@ -16,18 +16,7 @@ from nanoinfer.bench.works import Work
 
 OURS, RECORDING = "nanoinfer", "nanoinfer, recording"
 PACKAGES = ("torch", "triton", "flash-attn", "transformers", "vllm", "numpy")
-COLUMNS = (
-    "work",
-    "requests",
-    "prompt tok",
-    "output tok",
-    "engine",
-    "seconds",
-    "tok/s",
-    "slowest",
-    "fastest",
-    "of floor",
-)
+COLUMNS = "work", "requests", "prompt tok", "output tok", "engine", "seconds", "tok/s", "slowest", "fastest", "of floor"
 
 
 def versions() -> dict[str, str | None]:

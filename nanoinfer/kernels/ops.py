@@ -7,10 +7,8 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanoinfer.kernels.activation import silu_mul
-from nanoinfer.kernels.feed_tokens import feed_tokens
+from nanoinfer.kernels import activation, feed_tokens, norm
 from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
-from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 from nanoinfer.kernels.rotary_store import norm_rope_store
 from nanoinfer.models.ops import LayerCache, PartialSums
 
@@ -30,8 +28,10 @@ class TritonOps:
     faster at launching the library's.
     """
 
-    def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
-        return feed_tokens(token_ids, sampled)
+    feed_tokens = staticmethod(feed_tokens.feed_tokens)
+    rms_norm = staticmethod(norm.rms_norm)
+    add_rms_norm = staticmethod(norm.add_rms_norm)
+    silu_mul = staticmethod(activation.silu_mul)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
         if decoding and bias is None:
@@ -49,15 +49,6 @@ class TritonOps:
                 out = linear_few_rows(x, weight)
                 return out if parts == 1 else PartialSums(out)
         return F.linear(x, weight, bias)
-
-    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return rms_norm(x, weight, eps)
-
-    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return add_rms_norm(x, residual, weight, eps)
-
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
-        return silu_mul(gate_up)
 
     def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Rotation:
         half = cos.shape[1] // 2

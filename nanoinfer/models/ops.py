@@ -1,4 +1,4 @@
-"""The operations of a step besides attention, in plain PyTorch: what they compute is meant to be read here.
+"""The operations of a step besides attention, in plain PyTorch: the form to read.
 
 `nanoinfer/kernels/` holds the same operations as fused GPU kernels behind the same methods. Results are rounded to
 the model's dtype at the same places, so that both give the same numbers up to the order of a sum.
