@@ -1,11 +1,12 @@
 """nanoinfer: the inference engine that tells you why.
 
-Names are loaded when first used, so that importing the package costs little and pulls in torch
-only for a real model.
+Names are loaded when first used, so that importing the package costs little, and only a real model needs torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from nanoinfer.extras import EXTRAS, require
 
 if TYPE_CHECKING:
     from nanoinfer.config import EngineConfig
@@ -50,6 +51,8 @@ __all__ = [  # noqa: RUF022  # grouped by what a reader meets first
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'nanoinfer' has no attribute {name!r}")
+    if _HOME[name].startswith("nanoinfer.engine."):
+        require(name, *EXTRAS["engine"])
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value

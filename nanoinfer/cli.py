@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nanoinfer import __version__
 from nanoinfer.bench import options as bench_options
 from nanoinfer.course import cli as course_cli
+from nanoinfer.extras import EXTRAS, MissingExtra, how_to_install, missing, require
 
 if TYPE_CHECKING:
     from nanoinfer.trace.trace import Trace
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
         return 0
-    except (ValueError, TypeError, RuntimeError, OSError, IndexError) as error:
+    except (ValueError, TypeError, RuntimeError, OSError, IndexError, MissingExtra) as error:
         print(f"nanoinfer: {error}", file=sys.stderr)
         return 1
 
@@ -76,25 +76,25 @@ def _add_demo(commands: Any) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from nanoinfer import LLM, SamplingParams
-    from nanoinfer.demo import SETTINGS, conversations
+    from nanoinfer.demo import LEGEND, SETTINGS, answered, conversations, simulated
     from nanoinfer.trace.text import summary, text_timeline
 
     _check_folder(arguments.out)
     settings = SETTINGS | {"policy": arguments.policy}
     if arguments.blocks is not None:
         settings["num_kvcache_blocks"] = arguments.blocks
-    with LLM("tiny", **settings) as llm:
-        trace = llm.chat(conversations(), SamplingParams(temperature=0, max_tokens=48), record=True)
+    absent = missing(*EXTRAS["engine"])
+    if absent:
+        print(f"Simulated: {absent} is not installed, so no model runs. The requests are as long as the model's, their")
+        print(f"tokens are made up, and the scheduler decides the same. For the model: {how_to_install(absent)}\n")
+    trace = simulated(settings) if absent else answered(settings)
     trace.save(arguments.out)
-    print("What the scheduler did. In `ran`, 3:24+17 means sequence 3, 24 tokens computed before, 17 in this step, and")
-    print(
-        "(1/2) the first of two chunks; `why` is why nobody else was admitted; queues and free blocks are afterwards.\n"
-    )
+    print(LEGEND)
     print(*text_timeline(trace), sep="\n")
-    print("\nWhat the model said:\n")
-    for conversation, output in zip(conversations(), trace.outputs, strict=True):
-        print(f"  {output['request_id']}  {conversation[-1]['content']}\n     {output['text']}")
+    if not absent:
+        print("\nWhat the model said:\n")
+        for conversation, output in zip(conversations(), trace.outputs, strict=True):
+            print(f"  {output['request_id']}  {conversation[-1]['content']}\n     {output['text']}")
     print()
     print(*summary(trace), sep="\n")
     step = next((s.index for s in trace.steps if s.preempted), len(trace.steps) - 1)
@@ -211,6 +211,7 @@ def _add_bench(commands: Any) -> None:
 def _bench(arguments: argparse.Namespace) -> int:
     for path in (arguments.out, arguments.plot, arguments.profile):
         _check_folder(path)
+    require("nanoinfer bench", *EXTRAS["engine"])
     from nanoinfer.bench.run import run
 
     return run(arguments)
@@ -231,8 +232,7 @@ def _lab(arguments: argparse.Namespace) -> int:
     folder = arguments.dir or root / "notebooks"
     if not folder.is_dir():
         raise ValueError(f"no folder {folder}; notebooks come with a checkout of the project, name one with --dir")
-    if find_spec("jupyterlab") is None:
-        raise RuntimeError(f"JupyterLab is not installed; run: {sys.executable} -m pip install 'nanoinfer[notebooks]'")
+    require("nanoinfer lab", "jupyterlab")
     # JupyterLab follows no link out of its root, and the notebooks link to the pages in docs/.
     tour = [f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb"]
     where = [str(folder)] if arguments.dir else tour

@@ -30,7 +30,7 @@ class EngineConfig:
         device: "auto", "cpu" or "cuda".
         dtype: "auto" (float32 on the CPU, the checkpoint's own on a GPU), "float32" or "bfloat16".
         attention_backend: "auto" or the name of a backend.
-        policy: the scheduling policy, "prefill_first" or "mixed".
+        policy: a name in `POLICIES`: "prefill_first", "mixed", or one of your own.
         enable_prefix_caching: let requests share KV blocks of equal prefixes.
         overlap: schedule the next step while the device computes this one, before its tokens are known; False waits for
             them, None chooses (True on a GPU). Outputs are the same; `docs/why.md` tells what differs.

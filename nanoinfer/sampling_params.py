@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from numbers import Real
 from operator import index
@@ -106,5 +106,4 @@ class SamplingParams:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-ready values."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"stop_token_ids": list(self.stop_token_ids)}
+        return asdict(self) | {"stop_token_ids": list(self.stop_token_ids)}

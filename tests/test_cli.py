@@ -4,11 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.helpers import POLICIES
 
-from nanoinfer import SamplingParams, simulate
+from nanoinfer import SamplingParams, demo, simulate
 from nanoinfer.cli import main
 
 
@@ -68,7 +70,7 @@ def test_trace_exports_to_perfetto(trace_file, tmp_path, capsys):
         (["trace", "{file}", "--step", "99"], "step 99 is outside this trace"),
         (["generate", "--max-tokens", "0", "hello"], "max_tokens must be at least 1"),
         (["generate", "--model", "no/such/folder", "hello"], "no/such/folder"),
-        (["demo", "--policy", "fair", "--out", "{file}.new"], "policy must be one of prefill_first, mixed"),
+        (["demo", "--policy", "fair", "--out", "{file}.new"], f"policy must be one of {', '.join(POLICIES)}"),
         (["lab", "--dir", "no-such-folder"], "no-such-folder"),
         (["demo", "--out", "no-such-folder/x.jsonl"], "no folder no-such-folder"),
         (["generate", "--trace", "no-such-folder/x.jsonl", "hello"], "no folder no-such-folder"),
@@ -83,16 +85,16 @@ def test_errors_are_one_line_and_exit_with_one(arguments, message, trace_file, c
 
 def test_lab_without_jupyterlab_names_the_pip_of_this_python(monkeypatch, capsys):
     """Any other pip would look for the package on the internet."""
-    monkeypatch.setattr("nanoinfer.cli.find_spec", lambda name: None)
+    monkeypatch.setattr("nanoinfer.extras.find_spec", lambda name: None)
     assert main(["lab"]) == 1
-    assert f"{sys.executable} -m pip install 'nanoinfer[notebooks]'" in capsys.readouterr().err
+    assert f'{sys.executable} -m pip install "nanoinfer[notebooks]"' in capsys.readouterr().err
 
 
 @pytest.fixture
 def lab_command(monkeypatch):
     """What `nanoinfer lab` would start."""
     started = []
-    monkeypatch.setattr("nanoinfer.cli.find_spec", lambda name: name)
+    monkeypatch.setattr("nanoinfer.extras.find_spec", lambda name: name)
     monkeypatch.setattr("nanoinfer.cli.subprocess.call", lambda command: started.extend(command) or 0)
     return started
 
@@ -121,6 +123,19 @@ def test_demo_shows_the_run_and_writes_its_trace(tmp_path, capsys):
     assert "preempted 3 (tail, 58 tokens lost)" in printed
     assert main(["trace", str(out), "--step", "0"]) == 0
     assert "chunk 1 of 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("blocks", [14, 20])
+def test_the_simulated_demo_decides_as_the_one_with_the_model(policy, blocks):
+    settings = demo.SETTINGS | {"policy": policy, "num_kvcache_blocks": blocks}
+    model, simulated = demo.answered(settings), demo.simulated(settings)
+    assert len(model.steps) == len(simulated.steps)
+    assert any(step.preempted for step in model.steps)
+    for name in ("phase", "stop", "decode_stop", "preempted", "waiting", "running", "free_blocks"):
+        assert [getattr(s, name) for s in simulated.steps] == [getattr(s, name) for s in model.steps]
+    rows = [[[replace(row, token_id=None) for row in step.rows] for step in run.steps] for run in (model, simulated)]
+    assert rows[0] == rows[1]
 
 
 def test_generate_answers_a_chat_as_json(tmp_path, capsys):

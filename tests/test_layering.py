@@ -1,8 +1,11 @@
 """Who may import whom. Imports are read from the source, those inside functions included."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,19 +13,23 @@ import pytest
 import nanoinfer
 
 ROOT = Path(nanoinfer.__file__).parent
-TORCH_FREE = ("reasons", "sampling_params", "config", "trace", "core", "sim", "viz", "explore")
+TORCH_FREE = ("reasons", "extras", "sampling_params", "config", "trace", "core", "sim", "viz", "explore")
+BASE = ("reasons", "extras", "sampling_params", "config", "trace", "core", "sim", "explore", "cli", "demo")
+NEED_AN_EXTRA = ("nanoinfer.trace.tables", "nanoinfer.explore.live")
+COMES_WITH = {"PIL": "matplotlib", "traitlets": "anywidget", "IPython": "ipywidgets"}
 HEAVY = {"torch", "transformers", "safetensors", "huggingface_hub", "triton", "flash_attn"}
 
 # What each part of the package may import of the others. A part is a top-level module or folder.
 MAY_IMPORT = {
     "reasons": set(),
+    "extras": set(),
     "sampling_params": set(),
     "config": {"sampling_params"},
-    "trace": {"reasons", "sampling_params", "config"},
+    "trace": {"reasons", "extras", "sampling_params", "config"},
     "core": {"reasons", "sampling_params", "config", "trace"},
     "sim": {"reasons", "sampling_params", "config", "trace", "core"},
     "viz": {"reasons", "sampling_params", "config", "trace"},
-    "explore": {"reasons", "sampling_params", "config", "trace", "viz"},
+    "explore": {"reasons", "extras", "sampling_params", "config", "trace", "viz"},
 }
 ENTRY_POINTS = {"__init__", "__main__", "cli", "demo", "bench", "course"}  # these may import everything
 
@@ -39,6 +46,7 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
+@cache
 def imports_of(module: str, inside_functions: bool = True) -> set[str]:
     """Full names of the modules that `module` imports, wherever the statement stands.
 
@@ -66,16 +74,18 @@ def _nearest(name: str) -> str:
 
 
 def _at_the_top(tree: ast.Module):
-    return [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    """Imports that run when the module is imported; what stands under `if` is for type checkers."""
+    tried = [node for statement in tree.body if isinstance(statement, ast.Try) for node in ast.walk(statement)]
+    return [node for node in (*tree.body, *tried) if isinstance(node, (ast.Import, ast.ImportFrom))]
 
 
-def reachable(module: str) -> dict[str, list[str]]:
+def reachable(module: str, inside_functions: bool = True) -> dict[str, list[str]]:
     """Everything outside and inside the package that importing (and calling) `module` can reach, with the way there."""
     ways: dict[str, list[str]] = {}
     queue = [[module]]
     while queue:
         way = queue.pop()
-        for name in imports_of(way[-1]) - ways.keys():
+        for name in imports_of(way[-1], inside_functions) - ways.keys():
             ways[name] = [*way, name]
             if name in MODULES and name != "nanoinfer":
                 queue.append(ways[name])
@@ -108,6 +118,25 @@ def test_the_parts_this_test_speaks_of_exist():
 def test_scheduling_trace_simulator_and_plots_reach_neither_torch_nor_transformers(module):
     for name, way in reachable(module).items():
         assert name.split(".")[0] not in HEAVY, " -> ".join(way)
+
+
+@pytest.mark.parametrize("module", [m for m in modules_of(*BASE) if m not in NEED_AN_EXTRA] + ["nanoinfer.viz.theme"])
+def test_importing_the_base_needs_xxhash_alone(module):
+    for name, way in reachable(module, inside_functions=False).items():
+        assert name.split(".")[0] in {"nanoinfer", "xxhash"} | sys.stdlib_module_names, " -> ".join(way)
+
+
+def test_modules_left_out_of_the_base_do_need_an_extra():
+    for module in NEED_AN_EXTRA:
+        assert {"pandas", "anywidget"} & reachable(module, inside_functions=False).keys()
+
+
+def test_every_package_that_is_imported_comes_with_the_base_or_an_extra():
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]
+    declared = "\n".join(sum(project["optional-dependencies"].values(), project["dependencies"])).replace("-", "_")
+    imported = {name.split(".")[0] for module in MODULES for name in imports_of(module)} - {"nanoinfer"}
+    for package in imported - sys.stdlib_module_names:
+        assert re.search(rf"^{COMES_WITH.get(package, package)}\b", declared, re.MULTILINE), package
 
 
 @pytest.mark.parametrize("module", modules_of(*TORCH_FREE))
@@ -173,6 +202,7 @@ def test_a_simulation_and_all_its_views_load_no_torch(tmp_path):
     """Run, explain, measure, tabulate, draw, compare, save, load, export."""
     code = f"""
 import sys
+from functools import cache
 from pathlib import Path
 from nanoinfer import SamplingParams, Trace, compare, simulate
 prompts, params = [[1, 2, 3, 4, 5], [6, 7, 8]], SamplingParams(max_tokens=4)

@@ -24,8 +24,8 @@ from common import EVIDENCE, save_evidence
 
 from nanoinfer.cli import main as nanoinfer
 from nanoinfer.course.grading.assignments import CHECKOUT, Course
+from nanoinfer.course.grading.mutants import write_mutants
 from nanoinfer.course.grading.release import starter
-from nanoinfer.course.grading.wrong import write_wrong
 
 ASSIGNMENT = "a1"
 EVERY = 25  # one of so many is hostile
@@ -41,7 +41,7 @@ def hand_in(folder: Path, students: int) -> list[Path]:
     """A folder of work for each student, named after what it holds."""
     course = Course(CHECKOUT)
     with tempfile.TemporaryDirectory() as written:
-        wrong = {path.stem: path.read_text() for path in write_wrong(course, ASSIGNMENT, Path(written))}
+        wrong = {path.stem: path.read_text() for path in write_mutants(course, ASSIGNMENT, Path(written))}
     solution = course.solution(ASSIGNMENT).read_text()
     usual = list({**wrong, "solution": solution, "starter": starter(solution)}.items())
     hostile = list(HOSTILE.items())

@@ -1,10 +1,11 @@
-"""What the benchmarks share: where the evidence goes and what it says about the machine."""
+"""What the benchmarks share: where the evidence goes and what it says about the machine and a checkout."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def machine() -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     return {"processor": _processor(), "cores": os.cpu_count(), "versions": versions}
+
+
+def commit_of(tree: Path) -> str | None:
+    """The commit that is checked out, if there is one."""
+    command = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
 
 
 def _processor() -> str:

@@ -26,7 +26,7 @@ from common import save_evidence
 from tqdm import tqdm
 
 from nanoinfer import SamplingParams, Trace, simulate
-from nanoinfer.explore.shell import explore
+from nanoinfer.explore.shell import Exploration as explore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from kit.lab import chromium, jupyter_lab, open_notebook

@@ -3,8 +3,7 @@
 The shapes are those of Qwen3-0.6B in bfloat16: decoding of 1, 32 and 256 rows with contexts of 1,024 tokens each, and
 once more with ragged ones, of 100 to 1,500 tokens, the longest first. Prefill attention gets one prompt of 1,024
 tokens, or 32. The kernel for one row's matrix products meets the matrices of a layer and the head, the one for a few
-rows those whose product it gives in one part; `kernels/feed_tokens.py` reads a few hundred bytes a step and is left
-out.
+rows those whose product it gives in one part; `feed_tokens` reads a few hundred bytes a step and is left out.
 
 Attention runs through the engine's own backends, so that keys and values lie as they do in the engine, and flash-attn,
 where it is installed, reads the same cache. In prefill it takes the prompts' own keys and values, as it does there.
@@ -41,7 +40,7 @@ from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.kernels.interpreter import triton_interpreter
 from nanoinfer.models.config import Qwen3Config, load_config
 from nanoinfer.models.layers import RotaryEmbedding
-from nanoinfer.models.ops import LayerCache, Ops, TorchOps
+from nanoinfer.models.ops import LayerCache, Ops
 from nanoinfer.runner.attention import AttentionBatch, KeysThenValues, load, obstacle
 from nanoinfer.runner.random_numbers import request_key
 from nanoinfer.runner.sampler import race
@@ -100,7 +99,7 @@ def bytes_of(*tensors: Tensor) -> int:
 def norm_cases(at: Setting, rows: int) -> Iterator[Case]:
     from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 
-    hidden, eps, plain = at.model.hidden_size, at.model.rms_norm_eps, TorchOps()
+    hidden, eps, plain = at.model.hidden_size, at.model.rms_norm_eps, Ops()
     x, residual, weight = at.normal(rows, hidden), at.normal(rows, hidden), at.normal(hidden)
     runs: dict[str, Run] = {
         "triton": lambda: rms_norm(x, weight, eps),
@@ -120,7 +119,7 @@ def activation_case(at: Setting, rows: int) -> Case:
     from nanoinfer.kernels.activation import silu_mul
 
     gate_up = at.normal(rows, 2 * at.model.intermediate_size)
-    runs: dict[str, Run] = {"triton": lambda: silu_mul(gate_up), "torch": lambda: TorchOps().silu_mul(gate_up)}
+    runs: dict[str, Run] = {"triton": lambda: silu_mul(gate_up), "torch": lambda: Ops().silu_mul(gate_up)}
     return Case("silu_mul", rows, bytes_of(gate_up) * 3 // 2, runs)
 
 
@@ -149,7 +148,7 @@ def rotary_case(at: Setting, rows: int, context: int) -> Case:
     kv_heads = model.num_key_value_heads
     written = (model.num_attention_heads + kv_heads) + 2 * kv_heads  # queries and keys in place, keys and values
     moved = bytes_of(qkv) + rows * head_dim * (written * qkv.element_size() + rotary.cos.element_size())
-    return Case("norm_rope_store", rows, moved, {"triton": way(TritonOps()), "torch": way(TorchOps())})
+    return Case("norm_rope_store", rows, moved, {"triton": way(TritonOps()), "torch": way(Ops())})
 
 
 def linear_cases(at: Setting, rows: int) -> Iterator[Case]:

@@ -1,9 +1,9 @@
 """What does recording cost the core, the engine without its model?
 
 Three versions of the same code run the same work: with all calls that serve a recording deleted from the source (an
-AST pass over the step loop, the scheduler and the block manager), with recording off (the do-nothing recorder), and
-with recording on. Time is the thread's CPU time of whole steps, with a runner that answers at once, so other programs
-on the machine do not count. The versions take turns; ratios are medians over the rounds.
+AST pass over every file of the core), with recording off (the do-nothing recorder), and with recording on. Time is the
+thread's CPU time of whole steps, with a runner that answers at once, so other programs on the machine do not count. The
+versions take turns; ratios are medians over the rounds.
 
 usage: python docs/benchmarks/recording_cost.py [--rounds N]
 """
@@ -12,72 +12,114 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
 import random
 import statistics
 import sys
 import tempfile
 import time
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 from common import save_evidence
 from tqdm import tqdm
 
+import nanoinfer
 from nanoinfer.config import EngineConfig
-from nanoinfer.core import block_manager, engine_core, scheduler
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.pending import Done
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.overlap.in_flight import Done
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.plan import StepPlan, StepResult
 from nanoinfer.sampling_params import SamplingParams
 
 SEED, SEQUENCES, STEPS = 0, 256, 200
+CORE = "nanoinfer.core"
 
 
 class _DropRecording(ast.NodeTransformer):
-    """Takes out the calls of a recorder, what is done for a recording if there is one, and the times of a step's parts,
-    which nothing but a trace shows."""
+    """Takes out the calls of a recorder, what is done for a recording if there is one, and the times of a step and its
+    parts, which nothing but a trace shows."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:  # the names are those that ast looks for
         call = node.value
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return node
-        if ast.unparse(call.func.value) == "self.recorder":
+        tells = ast.unparse(call.func.value) == "self.recorder" or call.func.attr == "lap"
+        return ast.copy_location(ast.Pass(), node) if tells else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "StepTimes":
+            return ast.copy_location(ast.Assign(node.targets, ast.Constant(None)), node)
+        if ast.unparse(node.targets[0]).endswith("times.mark"):
             return ast.copy_location(ast.Pass(), node)
-        if call.func.attr == "lap":  # what it is called on may do work: `self._launch().lap(...)`
-            return ast.copy_location(ast.Expr(call.func.value), node)
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        if ast.unparse(node.test) == "self._recording":
+        if ast.unparse(node.test) == "self._builder":
             return ast.copy_location(ast.Pass(), node)
         return self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        return node.orelse if ast.unparse(node.test) == "self._recording" else self.generic_visit(node)
+        return node.orelse if ast.unparse(node.test) == "self._builder" else self.generic_visit(node)
 
 
-def without_recording(module: ModuleType) -> ModuleType:
-    """A copy of `module` in which nothing is told to a recorder or a recording."""
-    assert module.__spec__ is not None
-    assert module.__file__ is not None
-    tree = _DropRecording().visit(ast.parse(Path(module.__file__).read_text()))
-    copy = importlib.util.module_from_spec(module.__spec__)
-    exec(compile(ast.fix_missing_locations(tree), module.__file__, "exec"), copy.__dict__)
-    return copy
+class _Cutter(SourceFileLoader):
+    """Loads a module from its source, with nothing told to a recorder or a recording."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compiled afresh: cached bytecode is that of the whole source."""
+        path = self.get_filename(fullname)
+        tree = _DropRecording().visit(ast.parse(self.get_data(path)))
+        return compile(ast.fix_missing_locations(tree), path, "exec")
+
+
+class _CoreFinder(MetaPathFinder):
+    """Finds the modules of the core, and lets `_Cutter` load them."""
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if is_of_core(fullname) else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Cutter(fullname, spec.origin)
+        return spec
+
+
+def is_of_core(module: str) -> bool:
+    return module == CORE or module.startswith(f"{CORE}.")
+
+
+def without_recording(name: str) -> ModuleType:
+    """A copy of a module of the core, and of all that it imports from there, in which nothing is recorded."""
+    whole = {name: sys.modules.pop(name) for name in list(sys.modules) if is_of_core(name)}
+    finder = _CoreFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        return import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+        for cut in [cut for cut in sys.modules if is_of_core(cut)]:
+            del sys.modules[cut]
+        sys.modules.update(whole)
+        nanoinfer.core = whole[CORE]  # an import binds it anew
 
 
 class _NoModel:
+    """Answers at once, and always with the same token."""
+
+    def run(self, plan: StepPlan) -> StepResult:
+        return StepResult([7] * len(plan.rows))
+
     def launch(self, plan: StepPlan) -> Done:
-        return Done([7] * len(plan.rows))
+        return Done(self.run(plan))
 
 
 def make_core(config: EngineConfig, deleted: bool) -> EngineCore:
     """The core as it is, or with all that serves a recording deleted."""
-    e, s, b = (without_recording(m) if deleted else m for m in (engine_core, scheduler, block_manager))
-    core: EngineCore = e.EngineCore(
-        config, _NoModel(), time.perf_counter, "seconds", "simulator", s.Scheduler, b.BlockManager
-    )
+    loop = OverlappedCore if config.overlap else EngineCore
+    module = without_recording(loop.__module__) if deleted else sys.modules[loop.__module__]
+    core: EngineCore = getattr(module, loop.__name__)(config, _NoModel(), time.perf_counter, "seconds", "simulator")
     return core
 
 

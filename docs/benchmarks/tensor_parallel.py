@@ -150,8 +150,8 @@ def save_random(arguments: argparse.Namespace, folder: Path) -> Path:
     """A checkpoint of random bfloat16 weights: the same numbers for every dtype it is loaded as."""
     shutil.copy(model_dir(arguments.shape) / "config.json", folder)
     with engine(arguments, folder, 1, load_format="dummy", dtype="bfloat16", **small()) as llm:
-        assert llm._runner
-        tensors = {name: p.detach().cpu().clone() for name, p in llm._runner.loaded.model.named_parameters()}
+        assert llm.runner
+        tensors = {name: p.detach().cpu().clone() for name, p in llm.runner.loaded.model.named_parameters()}
     save_file(tensors, folder / "model.safetensors")
     return folder
 
@@ -171,9 +171,9 @@ def logits(arguments: argparse.Namespace, model: Path, prompts: list[list[int]],
     with engine(arguments, model, size, dtype=dtype, **small()) as llm:
         requests = [llm.add_request(ids, SamplingParams(max_tokens=4, ignore_eos=True)) for ids in prompts]
         llm.step()
-        assert llm._runner
-        assert llm._runner.loaded.last_logits is not None
-        found = llm._runner.loaded.last_logits.float().cpu().clone()
+        assert llm.runner
+        assert llm.runner.loaded.last_logits is not None
+        found = llm.runner.loaded.last_logits.float().cpu().clone()
         for request in requests:
             llm.abort(request)
     return found
@@ -228,8 +228,8 @@ def speed(arguments: argparse.Namespace, results: Results) -> None:
 def speed_of(arguments: argparse.Namespace, results: Results, shape: str, size: int) -> None:
     began = time.perf_counter()
     with engine(arguments, model_dir(shape), size, load_format="dummy") as llm:
-        assert llm._runner
-        weights = sum(p.numel() * p.element_size() for p in llm._runner.loaded.model.parameters())
+        assert llm.runner
+        weights = sum(p.numel() * p.element_size() for p in llm.runner.loaded.model.parameters())
         results.add(
             "speed",
             shape=shape,
@@ -289,8 +289,8 @@ def lose(arguments: argparse.Namespace, settings: dict[str, Any], requests: int,
     llm = LLM(
         model_dir(arguments.shape), tensor_parallel_size=2, device=arguments.device, load_format="dummy", **settings
     )
-    assert llm._runner
-    victim = llm._runner.team.workers.workers[0].process.pid  # type: ignore[attr-defined]
+    assert llm.runner
+    victim = llm.runner.team.workers.workers[0].process.pid  # type: ignore[attr-defined]
     killed: list[float] = []
 
     def kill() -> None:

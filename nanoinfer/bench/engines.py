@@ -12,20 +12,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nanoinfer import LLM, EngineConfig, SamplingParams
 from nanoinfer.engine.tokenizer import load_tokenizer
 
 TokenIds = list[list[int]]
-
-
-class Peer(Protocol):
-    """Another engine over the same model."""
-
-    def generate(self, prompts: TokenIds, output_lens: list[int]) -> TokenIds: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -48,8 +40,11 @@ def generate_with(llm: LLM, temperature: float, record: bool) -> Callable[[Token
 
     def generate(prompts: TokenIds, output_lens: list[int]) -> TokenIds:
         params = [SamplingParams(temperature=temperature, max_tokens=n, ignore_eos=True) for n in output_lens]
-        result = llm.generate(prompts, params, record=record, use_tqdm=False)
-        return [output["token_ids"] for output in (result.outputs if record else result)]
+        if record:
+            outputs = llm.generate(prompts, params, record=True, use_tqdm=False).outputs
+        else:
+            outputs = llm.generate(prompts, params, use_tqdm=False)
+        return [output["token_ids"] for output in outputs]
 
     return generate
 
@@ -139,7 +134,8 @@ class VllmPeer:
         release_memory()
 
 
-PEERS: dict[str, type[TransformersPeer] | type[VllmPeer]] = {"transformers": TransformersPeer, "vllm": VllmPeer}
+Peer = TransformersPeer | VllmPeer
+PEERS: dict[str, type[Peer]] = {"transformers": TransformersPeer, "vllm": VllmPeer}
 
 
 def check_peer(name: str) -> None:

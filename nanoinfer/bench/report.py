@@ -16,7 +16,8 @@ from nanoinfer.bench.works import Work
 
 OURS, RECORDING = "nanoinfer", "nanoinfer, recording"
 PACKAGES = ("torch", "triton", "flash-attn", "transformers", "vllm", "numpy")
-COLUMNS = "work", "requests", "prompt tok", "output tok", "engine", "seconds", "tok/s", "slowest", "fastest", "of floor"
+WORK_COLUMNS = ("work", "requests", "prompt tok", "output tok")
+SPEED_COLUMNS = ("engine", "seconds", "tok/s", "slowest", "fastest", "of floor")
 
 
 def versions() -> dict[str, str | None]:
@@ -81,7 +82,9 @@ def lines(evidence: dict[str, Any]) -> Iterator[str]:
     """The document in words and tables, for the terminal."""
     yield f"{evidence['model']} on {evidence['machine']['device']}, {evidence['engine']['dtype']}, {_repeats(evidence)}"
     yield ""
-    yield from table(COLUMNS, [row for case in evidence["cases"] for row in _rows(case)], left=(0, 4))
+    yield from table(
+        (*WORK_COLUMNS, *SPEED_COLUMNS), [row for case in evidence["cases"] for row in _rows(case)], left=(0, 4)
+    )
     yield ""
     for case in evidence["cases"]:
         yield from _comparisons(case, f"work {case['work']}, {case['requests']} requests: ")

@@ -19,12 +19,12 @@ from nanoinfer.bench import report
 from nanoinfer.bench.engines import PeerSettings, check_peer, generate_with, make_peer, release_memory
 from nanoinfer.bench.measure import Generate, Runs, time_runs
 from nanoinfer.bench.options import ENGINE_SETTINGS
-from nanoinfer.bench.plot import check_format, plot
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.roofline import Bandwidth, measure_bandwidth, model_bytes
 from nanoinfer.bench.startup import measure_startup
 from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.engine.checkpoint import TINY, resolve_model
+from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.device import DTYPES, resolve_device
 
@@ -40,6 +40,9 @@ def run(options: argparse.Namespace) -> int:
     if options.against:
         check_peer(options.against)
     if options.plot:
+        require("nanoinfer bench --plot", "matplotlib")
+        from nanoinfer.bench.plot import check_format, plot
+
         check_format(options.plot)
     evidence = measure(options, works)
     print(*report.lines(evidence), sep="\n")

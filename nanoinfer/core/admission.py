@@ -6,10 +6,11 @@ runs now is the scheduler's question, not this file's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from nanoinfer.config import EngineConfig
+from nanoinfer.core.sequence import Sequence as Request
 from nanoinfer.reasons import RefusalReason, RefusedError
 from nanoinfer.sampling_params import SamplingParams, as_ints
 
@@ -60,6 +61,21 @@ def check_request(token_ids: list[int], params: SamplingParams, config: EngineCo
             f"{name} of {length} tokens and up to {params.max_tokens} new ones need {needed} blocks of "
             f"{config.kvcache_block_size}, have {have}; raise num_kvcache_blocks or lower max_tokens",
         )
+
+
+def check_sequence(seq: Request, config: EngineConfig, live: Container[int]) -> None:
+    """Refuse a sequence that a scheduler with `config`, in which the ids in `live` are in use, cannot take.
+
+    Raises:
+        ValueError: what `check_request` refuses, a reused id or another block size.
+    """
+    check_request(seq.token_ids, seq.sampling_params, config)
+    if seq.block_size != config.kvcache_block_size:
+        raise ValueError(
+            f"block_size of sequence {seq.seq_id} is {seq.block_size}, the scheduler's is {config.kvcache_block_size}"
+        )
+    if seq.seq_id in live:
+        raise ValueError(f"seq_id {seq.seq_id} is already in use by a live sequence")
 
 
 def one_per_prompt(

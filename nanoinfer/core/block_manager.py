@@ -23,8 +23,7 @@ import xxhash
 
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.trace.recorder import NULL_RECORDER, Recorder
-
-NO_HASH = -1
+from nanoinfer.trace.state import NO_HASH
 
 
 class CachedPrefix:

@@ -1,6 +1,6 @@
 """Ctrl-C between decisions, never inside one.
 
-A KeyboardInterrupt in the middle of a queue move would leave blocks that belong to nobody.
+A KeyboardInterrupt in the middle of a queue move would leave blocks without an owner.
 `uninterrupted` holds the signal back for the microseconds such a move takes and delivers it after.
 """
 

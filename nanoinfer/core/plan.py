@@ -5,11 +5,13 @@ A plan is a decision, complete without any recorder: tests and students assert o
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 from typing import Literal
 
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.reasons import Preemption, Stop
+from nanoinfer.trace.steps import slot_mapping
 
 Phase = Literal["prefill", "decode", "mixed"]
 
@@ -24,12 +26,12 @@ class Row:
         num_scheduled: tokens this step computes.
         chunk: 1-based (i, n) of a prefill; n assumes that later chunks get the whole budget. None on decode.
         token_id: the sampled token once it is known; None until then, for the dropped sample of a middle chunk, and
-            for a wasted row: one whose sequence has ended meanwhile.
+            where the sequence has ended meanwhile.
     """
 
     __slots__ = ("_num_blocks", "_table", "chunk", "num_cached", "num_computed", "num_scheduled", "seq", "token_id")
 
-    def __init__(self, seq: Sequence, chunk: tuple[int, int] | None) -> None:
+    def __init__(self, seq: Sequence, chunk: tuple[int, int] | None = None) -> None:
         self.seq = seq
         self.chunk = chunk
         self.num_computed = seq.num_computed_tokens
@@ -69,11 +71,29 @@ class StepPlan:
     decode_stop: Stop
     preempted: list[Preemption] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return f"{self.stop}; {self.decode_stop}"
+
     @property
     def num_batched_tokens(self) -> int:
         return sum(row.num_scheduled for row in self.rows)
 
+    def check_tokens(self, token_ids: Tokens[int]) -> None:
+        """Raises ValueError unless there is one token for each row."""
+        if len(token_ids) != len(self.rows):
+            raise ValueError(f"a plan needs one token per row: {len(self.rows)} rows, {len(token_ids)} token_ids")
 
-def slot_mapping(block_table: list[int], block_size: int, start: int, count: int) -> list[int]:
-    """Physical slots of token positions start .. start + count - 1."""
-    return [block_table[p // block_size] * block_size + p % block_size for p in range(start, start + count)]
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a runner gives back for a plan.
+
+    Attributes:
+        token_ids: one sampled id per row.
+        timing: clock units by name, e.g. "gpu".
+        graph_size: batch size of the CUDA graph that was replayed, padding included; None if none was.
+    """
+
+    token_ids: Tokens[int]
+    timing: dict[str, float] = field(default_factory=dict)
+    graph_size: int | None = None

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 from operator import index
+from typing import Any
 
 from nanoinfer.reasons import FinishReason
 from nanoinfer.sampling_params import SamplingParams
-
-PENDING = -1  # the id of a token that was sampled on the device and is not known here yet
 
 
 class SequenceStatus(Enum):
@@ -29,8 +28,8 @@ class Sequence:
 
     Args:
         seq_id: unique within one engine.
-        token_ids: the prompt; copied, so the caller's list never changes. Later the completion joins it, and at
-            most its last id is PENDING.
+        token_ids: the prompt; copied, so the caller's list never changes. Later the completion joins it. A last id
+            below 0 stands for a token that is not known here yet.
         sampling_params: how to sample and when to stop.
         block_size: token slots in one KV block.
         prompt: the text the ids came from, if any; only carried along.
@@ -117,13 +116,8 @@ class Sequence:
     @property
     def completion_token_ids(self) -> list[int]:
         """The sampled ids that are known."""
-        known = len(self.token_ids) - self.is_pending
-        return self.token_ids[self.num_prompt_tokens : known]
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the last token is sampled but not known yet."""
-        return bool(self.token_ids) and self.token_ids[-1] == PENDING
+        sampled = self.token_ids[self.num_prompt_tokens :]
+        return sampled[:-1] if sampled and sampled[-1] < 0 else sampled
 
     @property
     def is_finished(self) -> bool:
@@ -144,12 +138,23 @@ class Sequence:
         self.token_ids.append(token_id)
         return token_id
 
-    def fill_pending(self, token_id: int) -> int:
-        """Put the id of the pending token in its place, as `append_token` would. Returns what was stored."""
+    def replace_last_token(self, token_id: int) -> int:
+        """Put `token_id` in the place of the last token, as `append_token` would. Returns what was stored."""
         self.token_ids[-1] = index(token_id)
         return self.token_ids[-1]
 
-    def drop_pending(self) -> None:
-        """Forget the pending token, if there is one: nobody will ever know it."""
-        if self.is_pending:
-            self.token_ids.pop()
+    def drop_last_token(self) -> None:
+        self.token_ids.pop()
+
+
+def request_output(seq: Sequence, text: str | None = None) -> dict[str, Any]:
+    """The result of a request as the public API returns it."""
+    return {
+        "request_id": seq.seq_id,
+        "prompt": seq.prompt,
+        "text": text,
+        "token_ids": seq.completion_token_ids,
+        "finish_reason": None if seq.finish_reason is None else str(seq.finish_reason),
+        "num_prompt_tokens": seq.num_prompt_tokens,
+        "num_preemptions": seq.num_preemptions,
+    }

@@ -3,8 +3,8 @@
 from nanoinfer.course import predict, hint, recorded
 """
 
-from nanoinfer.course.hints import hint
-from nanoinfer.course.prediction import predict
+from nanoinfer.course.markup import hint
+from nanoinfer.course.question import predict
 from nanoinfer.course.recordings import recorded
 
 __all__ = ["hint", "predict", "recorded"]

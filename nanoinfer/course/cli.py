@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nanoinfer.extras import require
+
 if TYPE_CHECKING:
     from nanoinfer.course.grading.score import Score
 
@@ -62,6 +64,7 @@ def _add_grade(commands: Any) -> None:
 
 
 def _grade(arguments: argparse.Namespace) -> int:
+    require("nanoinfer course grade", "pytest")
     from tqdm.auto import tqdm
 
     from nanoinfer.course.grading.assignments import find_course

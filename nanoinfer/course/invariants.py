@@ -11,7 +11,7 @@ def check_invariants(trace: Trace) -> int:
     """Check every step of a run; the number of steps.
 
     A batch keeps both limits, has each sequence once, and gives every row work; each block is free or held, and the
-    reference counts say by how many; nobody is in both queues; at the end nobody is left.
+    reference counts say by how many; no sequence is in both queues; at the end none is left.
 
     Raises:
         AssertionError: a promise is broken; names the step and the promise.

@@ -1,38 +1,31 @@
-"""A question with one right answer, as text, as HTML, and as a judge."""
+"""Predict, then reveal: the reader commits to an answer before the recording shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nanoinfer.course.markup import details, inline, paragraphs
+from nanoinfer.extras import missing, require
 
 RIGHT, WRONG, OPEN = "right", "wrong", "open"
 NOT_YET = "The answer needs the cells below. Run them, then press Check again."
 SEEN_BELOW = "The cells below show the answer."
 
 
-class Verdict(NamedTuple):
+class Feedback(NamedTuple):
     """What became of an answer: RIGHT, WRONG or OPEN (cannot be told yet), and a sentence."""
 
     kind: str
     words: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Question:
-    """A question that the reader answers before the answer is shown.
+    """A question that the reader answers before the answer is shown: for `predict`, which says what the fields mean.
 
-    Attributes:
-        text: the question.
-        answer: one of `options`, or a number, or a function that returns it when it is asked for.
-        options: to choose from; None asks for a number.
-        why: what to know once the answer is out.
-        tolerance: how far off a number may be.
-
-    Raises:
-        ValueError: the answer is none of the options, or there are none and it is no number.
+    Without widgets it shows itself, its answer in a closed box.
     """
 
     text: str
@@ -58,23 +51,22 @@ class Question:
         """The right answer. Raises what the function raises if the answer is one."""
         return self._checked(self.answer()) if callable(self.answer) else self.answer
 
-    def judge(self, given: str) -> Verdict:
+    def judge(self, given: str) -> Feedback:
         """Compare what the reader chose or typed with the answer."""
         try:
             answer = self.solution()
         except NameError:  # a variable of a cell that has not run
-            return Verdict(OPEN, NOT_YET)
+            return Feedback(OPEN, NOT_YET)
         if self._equal(given, answer):
-            return Verdict(RIGHT, f"Right: {answer}.")
-        return Verdict(WRONG, f"Not this time. You said {given}, and it is {answer}.")
+            return Feedback(RIGHT, f"Right: {answer}.")
+        return Feedback(WRONG, f"Not this time. You said {given}, and it is {answer}.")
 
     def _equal(self, given: str, answer: str | float) -> bool:
         if self.options is not None:
             return given == answer
         return bool(abs(float(given) - float(answer)) <= self.tolerance)
 
-    @property
-    def html(self) -> str:
+    def _repr_html_(self) -> str:
         """The question and, closed, its answer: for pages without a kernel."""
         options = "".join(f"<li>{inline(option)}</li>" for option in self.options or ())
         shown = f"<ul>{options}</ul>" if options else ""
@@ -82,7 +74,36 @@ class Question:
         body = f"<p><b>{inline(told)}</b></p>{paragraphs(self.why) if self.why else ''}"
         return f"<div><p><b>Predict:</b> {inline(self.text)}</p>{shown}{details('Show the answer', body)}</div>"
 
-    @property
-    def plain(self) -> str:
+    def __repr__(self) -> str:
         """The question alone: for terminals."""
         return "\n".join([f"Predict: {self.text}", *(f"  ( ) {option}" for option in self.options or ())])
+
+
+def predict(
+    question: str,
+    answer: str | float | Callable[[], str | float],
+    options: Sequence[str] | None = None,
+    why: str = "",
+    tolerance: float = 0,
+) -> None:
+    """Show a question in a notebook; its answer stays hidden until the reader has given one.
+
+    Args:
+        question: what to ask. `code` stands between backticks, here and below.
+        answer: one of `options`, or a number, or a function that returns it once the reader has answered.
+        options: to choose from; without them the reader types a number.
+        why: shown with the answer.
+        tolerance: how far off a number may be.
+
+    Raises:
+        ValueError: the answer is none of the options, or there are none and it is no number.
+    """
+    require("predict()", "IPython")
+    from IPython.display import display
+
+    view: Any = Question(question, answer, options, why, tolerance)
+    if not missing("anywidget"):
+        from nanoinfer.course.widget import QuestionWidget
+
+        view = QuestionWidget(view)
+    display(view)  # type: ignore[no-untyped-call]

@@ -13,11 +13,11 @@ from nanoinfer.course.question import OPEN, Question
 
 
 class QuestionWidget(anywidget.AnyWidget):
-    """The page sets `given`; the kernel answers in `verdict`. So the page does not know the answer before.
+    """The page sets `given`; the kernel answers in `feedback`. So the page does not know the answer before.
 
     Attributes:
         given: what the reader chose or typed.
-        verdict: {} until then; its kind, its sentence and, unless it is still open, why (HTML).
+        feedback: {} until then; its kind, its sentence and, unless it is still open, why (HTML).
     """
 
     _esm = Path(__file__).with_name("widget.js")
@@ -25,7 +25,7 @@ class QuestionWidget(anywidget.AnyWidget):
     question = traitlets.Unicode().tag(sync=True)
     options: traitlets.List[dict[str, str]] = traitlets.List().tag(sync=True)
     given = traitlets.Unicode("").tag(sync=True)
-    verdict = traitlets.Dict().tag(sync=True)
+    feedback = traitlets.Dict().tag(sync=True)
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -36,13 +36,13 @@ class QuestionWidget(anywidget.AnyWidget):
     def _judge(self, change: Any) -> None:
         if not change["new"]:
             return
-        verdict = self._question.judge(change["new"])
-        why = "" if verdict.kind == OPEN else paragraphs(self._question.why)
-        self.verdict = {"kind": verdict.kind, "words": inline(verdict.words), "why": why}
+        feedback = self._question.judge(change["new"])
+        why = "" if feedback.kind == OPEN else paragraphs(self._question.why)
+        self.feedback = {"kind": feedback.kind, "words": inline(feedback.words), "why": why}
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is None:
             return None
         data, metadata = bundle
-        return {**data, "text/html": self._question.html, "text/plain": self._question.plain}, metadata
+        return {**data, "text/html": self._question._repr_html_(), "text/plain": repr(self._question)}, metadata

@@ -13,21 +13,25 @@ from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
 from tqdm.auto import tqdm
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core import sequence
 from nanoinfer.core.admission import check_request, check_token_ids, one_per_prompt
 from nanoinfer.core.block_manager import BlockManager
-from nanoinfer.core.engine_core import EngineCore, can_overlap, request_output
-from nanoinfer.core.policies import get_policy
-from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.core.engine_core import EngineCore
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.overlap.scheduler import overlapped, why_not
+from nanoinfer.core.scheduler import Scheduler, policy_name, scheduler_class
+from nanoinfer.core.sequence import Sequence as Request
+from nanoinfer.core.sequence import request_output
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.engine.garbage import no_full_collection
+from nanoinfer.engine.prompts import conversations, names_of
 from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
+from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import ModelRunner
 from nanoinfer.sampling_params import SamplingParams
@@ -39,14 +43,7 @@ if TYPE_CHECKING:
 Prompt = str | Sequence[int]
 Output = dict[str, Any]
 Params = SamplingParams | Sequence[SamplingParams] | None
-
-
-class _Prepared(NamedTuple):
-    """A request that has passed every check."""
-
-    token_ids: list[int]
-    params: SamplingParams
-    prompt: str | None
+Prepared = tuple[list[int], SamplingParams, str | None]  # a request that has passed every check: ids, how, its text
 
 
 class LLMEngine:
@@ -58,16 +55,21 @@ class LLMEngine:
     Args:
         model: a directory with a Qwen3 checkpoint, a hub id such as "Qwen/Qwen3-0.6B", or "tiny", the small
             model that ships with the package. Without tokenizer files, prompts are token ids only.
-        scheduler_cls: a class with the methods of Scheduler, in place of it.
+        scheduler_cls: a class with the methods of Scheduler, in place of the one that `policy` names.
         block_manager_cls: a class with the methods of BlockManager, in place of it.
         **settings: fields of EngineConfig.
 
     Attributes:
         config: the settings with everything resolved ("auto" values, pool size, vocabulary).
+        core: the step loop, with the scheduler and the live requests.
+        runner: the model on its device; None once the engine is closed.
+        tokenizer: None without tokenizer files.
 
     Raises:
-        TypeError: an unknown setting; the message names the nearest known one.
-        ValueError: a setting out of range, or a missing or damaged checkpoint.
+        TypeError: an unknown setting; the message names the nearest known one. Or overlap=True with a scheduler class
+            that cannot overlap; the message says why not.
+        ValueError: a setting out of range, a policy that contradicts `scheduler_cls`, or a missing or damaged
+            checkpoint.
         RuntimeError: a hub id that cannot be downloaded here, or with tensor_parallel_size above 1 a rank that failed.
     """
 
@@ -75,38 +77,34 @@ class LLMEngine:
         self,
         model: str | PathLike[str],
         *,
-        scheduler_cls: type[Scheduler] = Scheduler,
+        scheduler_cls: type[Scheduler] | None = None,
         block_manager_cls: type[BlockManager] = BlockManager,
         **settings: Any,
     ) -> None:
-        config = EngineConfig(**settings, model=fspath(model))
-        get_policy(config.policy)  # before the model is loaded
+        config = EngineConfig(**{"policy": policy_name(scheduler_cls)} | settings, model=fspath(model))
+        named = scheduler_class(config.policy, scheduler_cls)  # refused here, before the model is loaded
+        if config.overlap:
+            overlapped(named)
         model_dir = resolve_model(fspath(model))
         check_token_ids(config.eos, load_config(model_dir).vocab_size, "eos")
-        self._runner: ModelRunner | None = load_runner(config, model_dir)
-        self._tokenizer = load_tokenizer(model_dir)
+        self.runner: ModelRunner | None = load_runner(config, model_dir)
+        self.tokenizer = load_tokenizer(model_dir)
         self.config = replace(
             config,
-            max_model_len=min(config.max_model_len, self._runner.max_position_embeddings),
-            num_kvcache_blocks=self._runner.num_kvcache_blocks,
-            device=self._runner.device.type,
-            dtype=str(self._runner.dtype).removeprefix("torch."),
-            attention_backend=self._runner.loaded.backend.name,
-            eos=config.eos or self._runner.eos_token_ids,
-            vocab_size=self._runner.vocab_size,
-            overlap=self._overlap(config.overlap, scheduler_cls),
+            max_model_len=min(config.max_model_len, self.runner.max_position_embeddings),
+            num_kvcache_blocks=self.runner.num_kvcache_blocks,
+            device=self.runner.device.type,
+            dtype=str(self.runner.dtype).removeprefix("torch."),
+            attention_backend=self.runner.loaded.backend.name,
+            eos=config.eos or self.runner.eos_token_ids,
+            vocab_size=self.runner.vocab_size,
+            # Overlap pays where the device computes by itself while the CPU goes on.
+            overlap=self.runner.on_gpu and not why_not(named) if config.overlap is None else config.overlap,
         )
-        device = torch.cuda.get_device_name(self._runner.device) if self.config.device == "cuda" else "cpu"
-        self._core = EngineCore(
-            self.config, self._runner, time.perf_counter, "seconds", device, scheduler_cls, block_manager_cls
-        )
-        self._unclaimed: list[sequence.Sequence] = []  # finished, but nobody has their output yet
-
-    def _overlap(self, wanted: bool | None, scheduler_cls: type[Scheduler]) -> bool:
-        """Overlap pays where the device computes by itself while the CPU goes on."""
-        assert self._runner is not None
-        pays = self._runner.on_gpu and can_overlap(scheduler_cls)
-        return pays if wanted is None else wanted
+        device = torch.cuda.get_device_name(self.runner.device) if self.config.device == "cuda" else "cpu"
+        loop = OverlappedCore if self.config.overlap else EngineCore
+        self.core = loop(self.config, self.runner, time.perf_counter, "seconds", device, named, block_manager_cls)
+        self._unclaimed: list[Request] = []  # finished, but their output was not handed out yet
 
     def __enter__(self) -> Self:
         return self
@@ -115,22 +113,44 @@ class LLMEngine:
         self.close()
 
     def __repr__(self) -> str:
-        closed = self._runner is None or self._runner.closed
-        state = "closed" if closed else f"{len(self._core.sequences)} live requests"
+        closed = self.runner is None or self.runner.closed
+        state = "closed" if closed else f"{len(self.core.sequences)} live requests"
         return f"<LLM {self.config.model!r} on {self.config.device}, {self.config.num_kvcache_blocks} blocks, {state}>"
 
     def close(self) -> None:
         """Give the model's and the cache's memory back. A second call does nothing."""
-        runner, self._runner = self._runner, None
+        runner, self.runner = self.runner, None
         if runner:
             runner.close()
 
     @property
     def scheduler(self) -> Scheduler:
         """The live scheduler, to look at."""
-        return self._core.scheduler
+        return self.core.scheduler
 
     # ---- whole batches --------------------------------------------------------------------
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: Params = None,
+        *,
+        record: Literal[False] = False,
+        on_step: None = None,
+        use_tqdm: bool = True,
+    ) -> list[Output]: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: Params = None,
+        *,
+        record: Literal[True] = ...,
+        on_step: OnStep | None = None,
+        use_tqdm: bool = True,
+    ) -> Trace: ...
 
     def generate(
         self,
@@ -140,7 +160,7 @@ class LLMEngine:
         record: bool = False,
         on_step: OnStep | None = None,
         use_tqdm: bool = True,
-    ) -> Any:
+    ) -> list[Output] | Trace:
         """Complete every prompt.
 
         Args:
@@ -162,9 +182,10 @@ class LLMEngine:
         if not isinstance(prompts, Iterable):
             raise ValueError(f"prompts must be a string, or a list of strings or lists of token ids, got {prompts!r}")
         batch = [prompts] if isinstance(prompts, str) else list(prompts)
-        encoded = [self._encode(prompt, name) for prompt, name in zip(batch, _names(len(batch)), strict=True)]
+        encoded = [self._encode(prompt, name) for prompt, name in zip(batch, names_of(len(batch)), strict=True)]
         requests = self._prepare(encoded, sampling_params)
-        return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
+        served: list[Output] | Trace = self._serve(requests, record or on_step is not None, on_step, use_tqdm)
+        return served
 
     def chat(
         self,
@@ -189,7 +210,7 @@ class LLMEngine:
         Returns:
             as `generate` does; each output's "prompt" is the rendered template, what the model really saw.
         """
-        chats = _conversations(messages)
+        chats = conversations(messages)
         tokenizer = self._needed_tokenizer()
         rendered = [tokenizer.apply_chat_template(chat, **template_options) for chat in chats]
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
@@ -200,20 +221,20 @@ class LLMEngine:
         """(thinking, answer) of a chat output's text; a missing opening tag is fine."""
         return split_thinking(text)
 
-    def _serve(self, requests: list[_Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
+    def _serve(self, requests: list[Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
         trace = self.start_trace(on_step) if record else None
-        ids = range(self._core.next_id, self._core.next_id + len(requests))
+        ids = range(self.core.next_id, self.core.next_id + len(requests))
         try:
             with no_full_collection():
                 for request in requests:
-                    self._core.add(*request)
-                batch = [self._core.sequences[seq_id] for seq_id in ids]
+                    self.core.add(*request)
+                batch = [self.core.sequences[seq_id] for seq_id in ids]
                 done = self._run_until_done(batch, use_tqdm)
         except BaseException:
-            self._core.drop(ids)
+            self.core.drop(ids)
             raise
         finally:
-            if trace and self._core.trace is trace:  # a callback may have stopped it
+            if trace and self.core.trace is trace:  # a callback may have stopped it
                 self.stop_trace()
         outputs = [done[seq.seq_id] if seq.seq_id in done else self._output(seq) for seq in batch]
         if trace is None:
@@ -221,22 +242,24 @@ class LLMEngine:
         trace.outputs[:] = outputs
         return trace
 
-    def _run_until_done(self, batch: list[sequence.Sequence], use_tqdm: bool) -> dict[int, Output]:
+    def _run_until_done(self, batch: list[Request], use_tqdm: bool) -> dict[int, Output]:
         """Step until every sequence of `batch` has finished (or was aborted by a callback); the outputs of those that
         finished, made at once: the next step is on the device already, so their text costs no time."""
-        pending = {seq.seq_id for seq in batch}
+        unfinished = {seq.seq_id for seq in batch}
         outputs: dict[int, Output] = {}
         most = sum(seq.sampling_params.max_tokens for seq in batch)
         with tqdm(total=most, desc="Generating", unit="tok", delay=1, disable=not use_tqdm or None) as bar:
-            while pending and not self._core.is_finished():
+            while unfinished and not self.core.is_finished():
                 self._live_runner()  # a callback may have closed the engine
-                self._unclaimed += self._core.step()
-                done = [seq for seq in self._unclaimed if seq.seq_id in pending]
-                self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in pending]
-                pending -= {seq.seq_id for seq in done}
+                self._unclaimed += self.core.step()
+                done = [seq for seq in self._unclaimed if seq.seq_id in unfinished]
+                self._unclaimed = [seq for seq in self._unclaimed if seq.seq_id not in unfinished]
+                unfinished -= {seq.seq_id for seq in done}
                 outputs |= {seq.seq_id: self._output(seq) for seq in done}
                 if not bar.disable:
-                    bar.total = sum(_most_tokens(seq) for seq in batch)
+                    bar.total = sum(
+                        s.num_completion_tokens if s.is_finished else s.sampling_params.max_tokens for s in batch
+                    )
                     bar.update(sum(seq.num_completion_tokens for seq in batch) - bar.n)
         return outputs
 
@@ -244,7 +267,7 @@ class LLMEngine:
 
     def add_request(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> int:
         """Queue one prompt and return its request id. Raises ValueError if it is refused; nothing is queued then."""
-        return self._core.add(*self._prepare([self._encode(prompt, "prompt")], sampling_params)[0])
+        return self.core.add(*self._prepare([self._encode(prompt, "prompt")], sampling_params)[0])
 
     def step(self) -> list[Output]:
         """Run one step; the outputs of the requests that finished in it. On an idle engine it does nothing.
@@ -252,38 +275,38 @@ class LLMEngine:
         With `overlap` the outputs are of the step before: this one goes on while the caller does something else.
         """
         self._live_runner()
-        self._unclaimed += self._core.step()
+        self._unclaimed += self.core.step()
         finished = [self._output(seq) for seq in self._unclaimed]
         self._unclaimed = []
-        if self._core.trace:
-            _add_outputs(self._core.trace, finished)
+        if self.core.trace:
+            _add_outputs(self.core.trace, finished)
         return finished
 
     def abort(self, request_id: int) -> Output:
         """Drop a live request, free its blocks and return what it had so far. Raises ValueError for an unknown id."""
-        return self._output(self._core.abort(request_id))
+        return self._output(self.core.abort(request_id))
 
     def is_finished(self) -> bool:
         """Whether nothing is queued and every result was returned."""
-        return self._core.is_finished() and not self._unclaimed
+        return self.core.is_finished() and not self._unclaimed
 
     def reset_prefix_cache(self) -> None:
         """Forget every cached prefix. Requests in flight keep their blocks."""
-        self._core.scheduler.block_manager.reset_prefix_cache()
+        self.core.scheduler.block_manager.reset_prefix_cache()
 
     def start_trace(self, on_step: OnStep | None = None) -> Trace:
         """Record from here on into a trace that grows with each step. Raises RuntimeError if one is being recorded."""
         self._live_runner()
         versions = {name: version(name) for name in ("torch", "transformers")}
-        return self._core.start_trace(versions, on_step)
+        return self.core.start_trace(versions, on_step)
 
     def stop_trace(self) -> Trace:
         """End the recording and return the trace. Raises RuntimeError if none is being recorded.
 
         What the steps in flight finish is among the trace's outputs, and `step()` will still return it.
         """
-        trace = self._core.stop_trace()
-        self._unclaimed += self._core.take_finished()
+        trace = self.core.stop_trace()
+        self._unclaimed += self.core.take_finished()
         _add_outputs(trace, [self._output(seq) for seq in self._unclaimed])
         return trace
 
@@ -299,7 +322,7 @@ class LLMEngine:
             ValueError: the request had no row in the last step.
         """
         runner = self._live_runner()
-        self._core.settle()
+        self.core.settle()
         candidates = runner.top_candidates(request_id, k)
         return [{"token_id": token, "text": self._text([token]), "probability": p} for token, p in candidates]
 
@@ -313,17 +336,18 @@ class LLMEngine:
             sampling_params: one for all prompts, or one for each.
             theme: "auto" (as the notebook), "light" or "dark".
         """
-        from nanoinfer.explore.live import live
+        require("llm.explore()", "anywidget")
+        from nanoinfer.explore.live import LiveExplorer
 
-        decode = self._tokenizer.decode if self._tokenizer else None
-        return live(self, prompts, sampling_params, theme, decode)
+        decode = self.tokenizer.decode if self.tokenizer else None
+        return LiveExplorer(self, prompts, sampling_params, theme, decode)
 
     # ---- checks and conversions -----------------------------------------------------------
 
     def _live_runner(self) -> ModelRunner:
-        if self._runner is None or self._runner.closed:
+        if self.runner is None or self.runner.closed:
             raise RuntimeError("this engine is closed; make a new one")
-        return self._runner
+        return self.runner
 
     def _encode(self, prompt: object, name: str) -> tuple[list[int], str | None]:
         """Token ids and, where there was one, the text. Raises ValueError for anything else."""
@@ -335,33 +359,28 @@ class LLMEngine:
             )
         return check_token_ids(prompt, self.config.vocab_size, f"{name} token ids"), None
 
-    def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[_Prepared]:
+    def _prepare(self, prompts: list[tuple[list[int], str | None]], params: Params) -> list[Prepared]:
         """Check every request of a batch before any is queued."""
         self._live_runner()
         each = one_per_prompt(prompts, params)
-        for name, (token_ids, _), request_params in zip(_names(len(prompts)), prompts, each, strict=True):
+        for name, (token_ids, _), request_params in zip(names_of(len(prompts)), prompts, each, strict=True):
             check_request(token_ids, request_params, self.config, name)
-        return [_Prepared(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
+        return [(ids, p, text) for (ids, text), p in zip(prompts, each, strict=True)]
 
-    def _output(self, seq: sequence.Sequence) -> Output:
+    def _output(self, seq: Request) -> Output:
         return request_output(seq, self._text(seq.completion_token_ids))
 
     def _text(self, token_ids: Sequence[int]) -> str | None:
-        return self._tokenizer.decode(token_ids) if self._tokenizer else None
+        return self.tokenizer.decode(token_ids) if self.tokenizer else None
 
     def _needed_tokenizer(self) -> Tokenizer:
         """For text that must become token ids. Raises ValueError when the model directory holds no tokenizer."""
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             raise ValueError(
                 f"model {self.config.model!r} has no tokenizer files ({', '.join(TOKENIZER_FILES)}), so it takes no "
                 "text: give each prompt as a list of token ids, or add the files"
             )
-        return self._tokenizer
-
-
-def _names(count: int) -> list[str]:
-    """What messages call the prompts of a batch."""
-    return ["prompt"] if count == 1 else [f"prompt {i}" for i in range(count)]
+        return self.tokenizer
 
 
 def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:
@@ -376,23 +395,6 @@ def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:
 def _add_outputs(trace: Trace, outputs: list[Output]) -> None:
     """Those of requests that the trace has seen; others finished before it began, and were not fetched till now."""
     trace.outputs.extend(output for output in outputs if output["request_id"] in trace.requests)
-
-
-def _most_tokens(seq: sequence.Sequence) -> int:
-    return seq.num_completion_tokens if seq.is_finished else seq.sampling_params.max_tokens
-
-
-def _conversations(messages: Sequence[Any]) -> list[list[dict[str, str]]]:
-    """One conversation or several, as a list of them. Raises ValueError for anything else."""
-    if isinstance(messages, str):
-        raise ValueError(f'chat() takes a conversation: [{{"role": "user", "content": {messages!r}}}]')
-    one = isinstance(messages, Sequence) and bool(messages) and isinstance(messages[0], dict)
-    chats = [messages] if one else messages
-    for chat in chats:
-        for message in chat:
-            if not isinstance(message, dict) or not isinstance(message.get("content"), str) or "role" not in message:
-                raise ValueError(f'a message is {{"role": ..., "content": text}}, got {message!r}')
-    return [list(chat) for chat in chats]
 
 
 LLM = LLMEngine  # one class, two names that readers know

@@ -1,7 +1,6 @@
 """What each frame changed in the queues, the block tables and the prefix cache.
 
-One fold over the events. Only differences are kept: whoever applies them in order has the
-scheduler's state after every frame.
+One fold over the events keeps only differences: applied in order, they give the state after every frame.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from collections.abc import Iterable, Sequence, Sized
 
 from nanoinfer.explore.columns import Columns
 from nanoinfer.explore.frames import Frames
-from nanoinfer.trace.events import Event
-from nanoinfer.trace.state import NO_HASH, _Fold
+from nanoinfer.trace.events import Event, endings
+from nanoinfer.trace.state import NO_HASH, Fold, Unread
 from nanoinfer.trace.trace import Trace
 
 QUEUE_KINDS = frozenset({"arrive", "run", "preempt", "finish", "abort"})
@@ -24,27 +23,19 @@ class Changes:
     """Folds a growing trace frame by frame."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.fold = _Fold(trace.header.initial)
+        self.fold = Fold(trace.header.initial)
         self.queues = [list(self.fold.waiting), list(self.fold.running)]
         self.tables = {seq_id: list(table) for seq_id, table in self.fold.block_tables.items()}
         self.findable = set(self.fold.hash_index.values())
-        self.next_event = 0
+        self.unread = Unread(trace)
 
     def put(self, columns: Columns, frames: Frames, start: int, end: int) -> None:
         """Put the columns of frames `start` to `end - 1`; call it with adjoining ranges."""
         out = _Deltas()
         for frame in range(start, end):
-            events = self._events_before(frames.end_step(frame))
-            self._apply(events, out)
-            out.end_frame(len(self.fold.ref_counts) - len(self.fold.free_blocks))
+            self._apply(self.unread.up_to(frames.end_step(frame) - 1), out)
+            out.end_frame(self.fold.num_used_blocks)
         out.put(columns)
-
-    def _events_before(self, step: int) -> list[Event]:
-        events, first = self.trace.events, self.next_event
-        while self.next_event < len(events) and events[self.next_event].step < step:
-            self.next_event += 1
-        return events[first : self.next_event]
 
     def _apply(self, events: list[Event], out: _Deltas) -> None:
         """Fold `events` and note how the state differs afterwards."""
@@ -60,10 +51,7 @@ class Changes:
         self._note_findable(registered, out)
         out.changed += sorted({e.block_id for e in events if e.kind in CHANGING_KINDS and e.block_id is not None})
         out.arrived += [e.seq_id for e in events if e.kind == "arrive" and e.seq_id is not None]
-        for event in events:
-            if event.kind in ("finish", "abort") and event.seq_id is not None:
-                reason = event.data["reason"] if event.data else event.kind
-                out.ended.append((event.seq_id, reason))
+        out.ended += [(ending.seq_id, ending.reason) for ending in endings(events)]
 
     def _note_queues(self, out: _Deltas) -> None:
         for which, queue in enumerate((self.fold.waiting, self.fold.running)):

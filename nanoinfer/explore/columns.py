@@ -9,13 +9,20 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-Numbers = Sequence[int] | Sequence[float] | np.ndarray[Any, Any]
-TYPES = ("u1", "i1", "u2", "i2", "i4", "f8")  # narrowest first; f8 is exact for integers up to 2**53
+Numbers = Sequence[int] | Sequence[float]
+# Narrowest first: the type, its letter in `struct`, the lowest and the highest integer that it holds exactly.
+TYPES = (
+    ("u1", "B", 0, 2**8 - 1),
+    ("i1", "b", -(2**7), 2**7 - 1),
+    ("u2", "H", 0, 2**16 - 1),
+    ("i2", "h", -(2**15), 2**15 - 1),
+    ("i4", "i", -(2**31), 2**31 - 1),
+    ("f8", "d", -(2**53), 2**53),
+)
 ALIGNMENT = 8  # bytes: a typed array must start at a multiple of its item's size
 
 
@@ -26,10 +33,9 @@ class Columns:
         self._parts: list[tuple[str, str, bytes]] = []
 
     def numbers(self, name: str, values: Numbers) -> None:
-        """Put a column of numbers."""
-        array = np.asarray(values)
-        kind = narrowest(array)
-        self._parts.append((name, kind, array.astype(f"<{kind}").tobytes()))
+        """Put a column of integers, or of floats."""
+        kind, letter = narrowest(values)
+        self._parts.append((name, kind, struct.pack(f"<{len(values)}{letter}", *values)))
 
     def json(self, name: str, value: Any) -> None:
         """Put anything that JSON can hold."""
@@ -48,20 +54,16 @@ class Columns:
         return {"layout": layout, "data": base64.b64encode(packed).decode("ascii")}
 
 
-def narrowest(array: np.ndarray[Any, Any]) -> str:
-    """The first of TYPES that holds every value of `array` exactly.
+def narrowest(values: Numbers) -> tuple[str, str]:
+    """The first of TYPES that holds every one of `values` exactly, and its letter in `struct`.
 
     Raises:
         ValueError: an integer beyond 2**53, which a JavaScript number cannot hold.
     """
-    if array.size == 0:
-        return TYPES[0]
-    if array.dtype.kind == "f":
-        return "f8"
-    low, high = int(array.min()), int(array.max())
-    for kind in TYPES[:-1]:
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return kind
-    if max(-low, high) > 2**53:
-        raise ValueError(f"a column from {low} to {high} does not fit into the numbers of a browser")
-    return "f8"
+    if values and isinstance(values[0], float):
+        return "f8", "d"
+    low, high = min(values, default=0), max(values, default=0)
+    for kind, letter, least, most in TYPES:
+        if least <= low and high <= most:
+            return kind, letter
+    raise ValueError(f"a column from {low} to {high} does not fit into the numbers of a browser")

@@ -8,13 +8,9 @@ from typing import NamedTuple
 from nanoinfer.explore.changes import counts, put_tuples
 from nanoinfer.explore.columns import Columns
 from nanoinfer.explore.frames import Frames
-from nanoinfer.reasons import StopReason
-from nanoinfer.trace.explain import History, explain
+from nanoinfer.trace.explain import History, Line, explanation
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
-
-# Admission ended, but not because somebody was turned away.
-NOT_REFUSED = frozenset({StopReason.QUEUE_EMPTY, StopReason.PREEMPTED_THIS_STEP})
 
 
 class _Peak(NamedTuple):
@@ -35,7 +31,9 @@ def put_decisions(columns: Columns, trace: Trace, frames: Frames, start: int, en
     _put_strings(columns, "decode_stop", [str(group[-1].decode_stop) for group in groups])
     _put_preemptions(columns, groups)
     columns.json("marks", _marks(groups, start))
-    columns.json("sentences", _sentences(trace, frames, start, end))
+    told = _explanations(trace, frames, start, end)
+    columns.json("sentences", ["\n".join(line.text for line in lines) for lines in told])
+    columns.numbers("headline", [[line.kind for line in lines].index("headline") for lines in told])
 
 
 def _peak(steps: list[Step]) -> _Peak:
@@ -67,21 +65,15 @@ def _put_preemptions(columns: Columns, groups: list[list[Step]]) -> None:
 
 def _marks(groups: list[list[Step]], start: int) -> dict[str, list[int]]:
     """Frames to jump to, by what happens in them."""
-    tests: dict[str, Callable[[Step], bool]] = {"preemption": was_preempted, "hit": has_hit, "refusal": was_refused}
+    tests: dict[str, Callable[[Step], bool]] = {
+        "preemption": lambda step: bool(step.preempted),
+        "hit": has_hit,
+        "refusal": lambda step: step.stop.refuses,
+    }
     return {
         name: [frame for frame, group in enumerate(groups, start) if any(map(test, group))]
         for name, test in tests.items()
     }
-
-
-def was_preempted(step: Step) -> bool:
-    """Whether somebody lost its blocks."""
-    return bool(step.preempted)
-
-
-def was_refused(step: Step) -> bool:
-    """Whether somebody who waited was not let in."""
-    return step.stop.reason not in NOT_REFUSED
 
 
 def has_hit(step: Step) -> bool:
@@ -90,14 +82,14 @@ def has_hit(step: Step) -> bool:
     return any(cached and chunk and chunk[0] == 1 for cached, chunk in zip(c.num_cached, c.chunk, strict=True))
 
 
-def _sentences(trace: Trace, frames: Frames, start: int, end: int) -> list[str]:
+def _explanations(trace: Trace, frames: Frames, start: int, end: int) -> list[list[Line]]:
     if frames.size > 1:
         return [_of_many(trace, frames, frame) for frame in range(start, end)]
     history = History(trace.events)
-    return [explain(trace, i, history) for i in range(start, end)]
+    return [explanation(trace, i, history) for i in range(start, end)]
 
 
-def _of_many(trace: Trace, frames: Frames, frame: int) -> str:
+def _of_many(trace: Trace, frames: Frames, frame: int) -> list[Line]:
     """A frame of several steps in words: sums, and its fullest step."""
     first, end = frames.first_step(frame), frames.end_step(frame)
     steps = trace.steps[first:end]
@@ -105,5 +97,6 @@ def _of_many(trace: Trace, frames: Frames, frame: int) -> str:
     budget = trace.config.max_num_batched_tokens
     full = f"Step {first + peak.offset} was the fullest: {peak.prefill + peak.decode} of {budget} budgeted tokens."
     preempted, hits = sum(len(step.preempted) for step in steps), sum(map(has_hit, steps))
-    happened = [f"Preemptions: {preempted}. Steps with a prefix hit: {hits}."] if preempted or hits else []
-    return "\n".join([f"Steps {first} to {end - 1} as one frame.", full, *happened])
+    happened = f"Preemptions: {preempted}. Steps with a prefix hit: {hits}."
+    told = [Line("headline", f"Steps {first} to {end - 1} as one frame."), Line("fullest", full)]
+    return [*told, Line("happened", happened)] if preempted or hits else told

@@ -15,33 +15,28 @@ work meanwhile. Interrupting the kernel stops it after undoing the step in fligh
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-try:
-    import anywidget
-    import traitlets
-except ImportError as error:
-    raise ImportError("the live explorer needs anywidget; pip install 'nanoinfer[notebooks]'") from error
+import anywidget
+import traitlets
 
-from nanoinfer.explore.live_candidates import candidates_of
-from nanoinfer.explore.live_engine import Engine, Prompt, interruptible, params_of, prompts_of
+from nanoinfer.explore.live_engine import Engine, Params, Prompt, params_of, prompts_of
 from nanoinfer.explore.live_feed import Feed
-from nanoinfer.explore.live_run import Goal, goal_of
-from nanoinfer.explore.live_sequences import Decode, SequenceList
-from nanoinfer.explore.live_static import static_forms
+from nanoinfer.explore.live_run import Run, error_in_words, goal_of
+from nanoinfer.explore.live_sequences import Decode, SequenceList, candidates_of
 from nanoinfer.explore.live_turns import Turns, in_turn
 from nanoinfer.explore.page import live_module
-from nanoinfer.explore.shell import THEMES
+from nanoinfer.explore.shell import THEMES, live_forms
 from nanoinfer.sampling_params import SamplingParams
+from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
 STOP_RECORDING = "nobody records this engine for the explorer any more: its trace was stopped. Reset starts a new one."
-Params = SamplingParams | Sequence[SamplingParams] | None
+SILENT = {"note": "", "failed": False}  # what the view tells of the last action, and whether it is an error
 
 _explorers: weakref.WeakKeyDictionary[Engine, weakref.ref[LiveExplorer]] = weakref.WeakKeyDictionary()
 
@@ -84,11 +79,9 @@ class LiveExplorer(anywidget.AnyWidget):
         _take_over(llm)
         self._llm: Engine | None = None
         self._decode = decode
-        self._task: asyncio.Task[None] | None = None
-        self._running = False
         self._turns = Turns()
-        self._note = ""
-        self._failed = False  # whether the note tells of an error
+        self._run = Run(self._turns, self._advance, self._run_ended)
+        self._note = SILENT
         self._accepted: dict[str, Any] = {"count": 0, "prompt": ""}  # how many the text box has added, and the last one
         self._begin(llm)
         self._llm = llm
@@ -112,7 +105,7 @@ class LiveExplorer(anywidget.AnyWidget):
     @property
     def running(self) -> bool:
         """Whether it steps by itself."""
-        return self._running
+        return self._run.going
 
     def _begin(self, llm: Engine) -> None:
         """Record from here on, and queue the initial prompts."""
@@ -162,7 +155,7 @@ class LiveExplorer(anywidget.AnyWidget):
         llm, self._llm = self._llm, None
         if llm is None:
             return
-        self._running = False
+        self._run.stop()
         _explorers.pop(llm, None)
         with suppress(RuntimeError):
             llm.stop_trace()
@@ -177,26 +170,26 @@ class LiveExplorer(anywidget.AnyWidget):
     @in_turn
     def step(self) -> None:
         """Run one step of the engine. Raises whatever the engine raises; the step is undone then."""
-        if self._running:
+        if self.running:
             raise RuntimeError("it is running; stop it first")
-        self._note, self._failed = "", False
+        self._note = SILENT
         try:
-            stepped = self._advance()
+            steps = self._advance()
         finally:
             self._feed.flush()
             self._send_status()
-        if not stepped:
+        if steps is None:
             self._send_status(note="Nothing to do: every request has finished. Add one, or reset.")
 
-    def _advance(self) -> bool:
-        """One step; False if there was nothing to do."""
+    def _advance(self) -> list[Step] | None:
+        """One step, and what was recorded meanwhile; None if there was nothing to do."""
         llm, before = self._engine(), len(self.trace.steps)
         if llm.is_finished():
-            return False
+            return None
         for _ in range(2):  # an overlapped engine records a step when it has launched the next one
             llm.step()
             if len(self.trace.steps) > before or llm.is_finished():
-                return True
+                return self.trace.steps[before:]
         raise RuntimeError(STOP_RECORDING)
 
     @in_turn
@@ -212,64 +205,27 @@ class LiveExplorer(anywidget.AnyWidget):
             ValueError: no such goal, or that step has already run.
         """
         self._engine()
-        if self._running:
+        if self.running:
             raise RuntimeError("it is running already")
-        goal = goal_of(until, self.trace)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise RuntimeError("run() needs an event loop, as a notebook has; elsewhere call step()") from None
-        self._running, self._note, self._failed = True, "", False
-        self._turns.run_in(loop)
-        self._task = loop.create_task(self._drive(goal))
+        self._run.start(goal_of(until, self.trace))
+        self._note = SILENT
         self._send_status()
 
     @in_turn
     def stop(self) -> None:
         """Stop running after the step in flight. It does nothing if nothing runs."""
-        if self._running:
-            self._running = False
+        if self.running:
+            self._run.stop()
             done = len(self.trace.steps)
             self._send_status(note=f"Stopped after step {done - 1}." if done else "Stopped before the first step.")
 
     async def wait(self) -> None:
         """Until the run has ended: `await widget.wait()`."""
-        if self._task and not self._task.done():
-            await asyncio.wait([self._task])
+        await self._run.wait()
 
-    async def _drive(self, goal: Goal) -> None:
-        note, failed = None, False
-        mine = asyncio.current_task()  # a later run takes the place of one that was stopped
-        try:
-            while self._running and self._task is mine:
-                note = self._turn(goal)
-                if note is not None:
-                    break
-                await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            note = "Stopped: the kernel's event loop ended."
-            raise
-        except BaseException as error:
-            note, failed = _words(error), True
-        finally:
-            if self._task is mine:
-                self._turns.run_in(None)
-                if self._running or note:
-                    self._running = False
-                    self._feed.flush()
-                    self._send_status(note=note, failed=failed)
-
-    def _turn(self, goal: Goal) -> str | None:
-        """One step of a run; why it ends with it, if it does."""
-        with interruptible(), self._turns.lock:
-            before = len(self.trace.steps)
-            if not self._advance():
-                return "Idle: every request has finished."
-            for step in self.trace.steps[before:]:
-                reached = goal(step)
-                if reached:
-                    return reached
-        return None
+    def _run_ended(self, note: str | None, failed: bool) -> None:
+        self._feed.flush()
+        self._send_status(note, failed)
 
     # ---- requests -------------------------------------------------------------------------
 
@@ -307,7 +263,7 @@ class LiveExplorer(anywidget.AnyWidget):
         try:
             action()
         except (Exception, KeyboardInterrupt) as error:
-            self._send_status(note=_words(error), failed=True)
+            self._send_status(note=error_in_words(error), failed=True)
 
     def _add_typed(self, message: dict[str, Any]) -> None:
         prompt = message.get("prompt", "")
@@ -323,15 +279,14 @@ class LiveExplorer(anywidget.AnyWidget):
     def _send_status(self, note: str | None = None, failed: bool = False) -> None:
         """Tell the view where everything stands."""
         if note is not None:
-            self._note, self._failed = note, failed
+            self._note = {"note": note, "failed": failed}
         self._sequences.update()
         llm = self._llm
         self.status = {
             "attached": llm is not None,
-            "running": self._running,
+            "running": self.running,
             "idle": not self._sequences.alive(),
-            "note": self._note,
-            "failed": self._failed,
+            **self._note,
             "newest": len(self.trace.steps) - 1,
             "sequences": self._sequences.rows(),
             "hidden": max(0, len(self._sequences.told) - len(self._sequences.rows())),
@@ -354,29 +309,18 @@ class LiveExplorer(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle
-        return {**data, **static_forms(self.trace, self._sequences, self.theme)}, metadata
+        queued = [f"sequence {seq_id}: {self._sequences.prompt(seq_id)[:200]}" for seq_id in self._sequences.told]
+        return {**data, **live_forms(self.trace, queued, self.theme)}, metadata
 
     def __repr__(self) -> str:
-        state = "closed" if self._llm is None else "running" if self._running else "paused"
+        state = "closed" if self._llm is None else "running" if self.running else "paused"
         return f"<LiveExplorer over {self.trace!r}, {state}>"
-
-
-def live(
-    llm: Engine,
-    prompts: Prompt | Sequence[Prompt] | None = None,
-    sampling_params: Params = None,
-    theme: str = "auto",
-    decode: Decode | None = None,
-) -> LiveExplorer:
-    """A live explorer over `llm`; arguments and errors as for `LiveExplorer`."""
-    return LiveExplorer(llm, prompts, sampling_params, theme, decode)
 
 
 def _take_over(llm: Engine) -> None:
     """Detach the explorer that listens to this engine, if there is one."""
     reference = _explorers.get(llm)
-    old = reference() if reference else None
-    if old is not None:
+    if reference and (old := reference()):
         old._detach("A newer explorer listens to this engine; this one shows what it has seen.")
 
 
@@ -385,11 +329,3 @@ def _abort(llm: Engine, seq_ids: Iterable[int]) -> None:
     for seq_id in sorted(seq_ids):
         with suppress(ValueError):  # it has just finished
             llm.abort(seq_id)
-
-
-def _words(error: BaseException) -> str:
-    """An error as the view tells it."""
-    if isinstance(error, KeyboardInterrupt):
-        return "Interrupted. The engine has undone the step in flight and can go on."
-    text = str(error) or "no message"
-    return text if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""Every sequence of a growing trace as it stands now: where it is and what it has said so far."""
+"""Every sequence of a growing trace as it stands now: where it is, what it has said, what it may say next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nanoinfer.trace.events import Event
+from nanoinfer.explore.live_engine import Engine
+from nanoinfer.trace.events import endings
+from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -15,6 +17,7 @@ Decode = Callable[[list[int]], str]
 MOST_LISTED = 200  # sequences; the newest ones are kept
 MOST_TAIL = 240  # characters of a text in the list
 MOST_TEXT = 6000  # characters of the selected sequence's text
+SHOWN = 8  # candidates for the next token
 LIVE = ("waiting", "prefill", "decode", "preempted")  # states of a sequence that is still in the engine
 
 
@@ -42,7 +45,8 @@ class SequenceList:
         self.trace = trace
         self.told: dict[int, Told] = {}
         self._decode = decode
-        self._events = self._steps = self._outputs = 0
+        self._unread = Unread(trace)
+        self._steps = self._outputs = 0
         for seq_id in trace.header.initial.waiting:
             self._of(seq_id)
         for seq_id in trace.header.initial.running:
@@ -70,21 +74,13 @@ class SequenceList:
 
     def _read_events(self, step: int) -> None:
         """What happened up to `step`. Its rows come after: whoever was preempted in an undone step may have one."""
-        events = self.trace.events
-        while self._events < len(events) and events[self._events].step <= step:
-            self._read_event(events[self._events])
-            self._events += 1
-
-    def _read_event(self, event: Event) -> None:
-        if event.seq_id is None:
-            return
-        told = self._of(event.seq_id)
-        if event.kind == "preempt":
-            told.status = "preempted"
-        elif event.kind == "finish":
-            told.status, told.reason = "finished", str((event.data or {}).get("reason", ""))
-        elif event.kind == "abort":
-            told.status = "aborted"
+        events = self._unread.up_to(step)
+        for event in events:
+            if event.kind == "preempt" and event.seq_id is not None:
+                self._of(event.seq_id).status = "preempted"
+        for ending in endings(events):
+            told = self._of(ending.seq_id)
+            told.status, told.reason = ("aborted", "") if ending.aborted else ("finished", ending.reason)
 
     def _read_step(self, step: Step) -> None:
         c = step.columns
@@ -141,3 +137,50 @@ class SequenceList:
 
 def _ids(token_ids: list[int]) -> str:
     return f"token ids {' '.join(map(str, token_ids))}"
+
+
+# ---- the most likely next tokens ---------------------------------------------------------
+
+
+def candidates_of(llm: Engine, sequences: SequenceList, seq_id: int) -> dict[str, Any]:
+    """{"rows": [{"token_id", "text", "probability", "sampled"}], "note": words about them}."""
+    told = sequences.told.get(seq_id)
+    trace = sequences.trace
+    if told is None:
+        return _none("Select a sequence to see its most likely next tokens.")
+    if not trace.steps:
+        return _none("No step has run yet: the model has computed nothing.")
+    columns = trace.steps[-1].columns
+    if seq_id not in columns.seq_id:
+        return _none(f"None: sequence {seq_id} was not computed in the newest step. {_why(told.status)}")
+    try:
+        found = llm.top_candidates(seq_id, SHOWN)
+    except (ValueError, RuntimeError) as error:
+        return _none(f"None: {error}")
+    columns = trace.steps[-1].columns  # an overlapped engine has waited for one step more
+    sampled = columns.token_id[columns.seq_id.index(seq_id)]
+    rows = [{**row, "sampled": row["token_id"] == sampled} for row in found]
+    return {"rows": rows, "note": _note(sampled, rows, len(trace.steps) - 1)}
+
+
+def _note(sampled: int | None, rows: list[dict[str, Any]], step: int) -> str:
+    start = f"After step {step}, at temperature 1, before any truncation."
+    if sampled is None:
+        return f"{start} Its prompt is not complete, so nothing was sampled from this."
+    if not any(row["sampled"] for row in rows):
+        return f"{start} Sampled was token {sampled}, which is not among these {len(rows)}."
+    return start
+
+
+def _why(status: str) -> str:
+    """What a sequence without a row is doing instead."""
+    return {
+        "waiting": "It waits to be admitted.",
+        "preempted": "It was preempted and waits to be computed again.",
+        "finished": "It has finished.",
+        "aborted": "It was aborted.",
+    }.get(status, "The step left it out.")
+
+
+def _none(note: str) -> dict[str, Any]:
+    return {"rows": [], "note": note}

@@ -23,7 +23,8 @@ is one buffer of columns (see `columns`), which `layout` lists as [name, type, o
     sequences                [{id, arrival, prompt_tokens, prompt, output}]
     prompt_* sample_*        token ids by sequence: seq, count and ids, which may be cut; of the samples also
                              first (position of the first one) and total (how many there were)
-    sentences                `trace.explain` of every frame
+    sentences headline       `trace.explain` of every frame, a sentence a line, and the number (from 0) of the line
+                             that says what ran
     marks                    {"preemption", "hit", "refusal"}: frames to jump to
 
 Columns with a `<name>_count` are ragged: so many of their entries belong to each frame.
@@ -121,11 +122,7 @@ def checked_tour(trace: Trace, tour: Sequence[Bookmark]) -> list[Bookmark]:
 
 
 def checked_sequence(trace: Trace, seq_id: int | None) -> int | None:
-    """`seq_id` if the trace has such a sequence.
-
-    Raises:
-        ValueError: it has not.
-    """
+    """`seq_id`. Raises ValueError if the trace has no such sequence."""
     if seq_id is not None and seq_id not in trace.requests:
         known = ", ".join(map(str, sorted(trace.requests)[:20])) or "none"
         raise ValueError(f"no sequence {seq_id} in this trace; it has {known}")

@@ -1,8 +1,8 @@
-"""The explorer's module and page: the files of `web/`, put together.
+"""The explorer's page, and its module for a live engine.
 
-There is no build step. The files are plain JavaScript that shares one scope; they are joined in the
-order of MODULE, each after what it uses. Colours come from `nanoinfer.viz.theme`, so that the explorer
-and the figures cannot drift apart.
+`web/` holds ES modules, which `modules.joined` puts together as one: there is no build step. What they share with
+the pictures of `nanoinfer.viz` comes to them as the module `constants.js`, which exists only here; `constants.d.ts`
+beside them declares what is in it.
 """
 
 from __future__ import annotations
@@ -14,37 +14,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nanoinfer.viz.theme import DARK, LIGHT, OWNERS, mix
-
-MODULE = (
-    "dom.js",  # elements, icons, canvases
-    "theme.js",  # light and dark
-    "data.js",  # the payload, unpacked
-    "bars.js",  # who was in which state when
-    "fold.js",  # the scheduler's state after any frame
-    "view.js",  # what is looked at; zoom window; frames to pixels
-    "tooltip.js",
-    "strip.js",  # tokens and blocks of the whole run, minimap
-    "rows.js",  # order and height of the timeline's rows
-    "timeline.js",
-    "rowpaint.js",  # its bars and its axis
-    "gestures.js",  # pointer, wheel and keys on the timeline
-    "blocks.js",  # the block map
-    "blockpaint.js",  # its cells
-    "queues.js",
-    "sequence.js",  # the selected sequence
-    "why.js",  # the step in words
-    "steptable.js",
-    "transport.js",  # slider, buttons, play, keys
-    "tour.js",
-    "explorer.js",  # all parts on one page: render()
-    "comparelock.js",  # two recordings at the same step or time
-    "comparepair.js",  # two views that move together
-    "compareparts.js",  # what only a comparison has
-    "compare.js",  # renderComparison()
-)
-BOOT = "boot.js"  # a page without a kernel
-LIVE = ("livebar.js", "livelist.js", "live.js")  # over a running engine; needs a kernel
+from nanoinfer.explore.modules import joined
+from nanoinfer.viz import rules
+from nanoinfer.viz.theme import DARK, LIGHT, OWNERS, ink_on, mix
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -71,26 +43,28 @@ body:has(.ni-comparison) {{ max-width: 1600px; }}
 """
 
 
-@cache
-def _scope() -> str:
-    """Everything but the export and the boot code."""
+def constants(*styles: str) -> str:
+    """The source of `constants.js`: palettes, what `viz.rules` rules, and the text of the `styles` as CSS."""
     palettes = {theme.name: asdict(theme) for theme in (LIGHT, DARK)}
-    constants = {"PALETTES": palettes, "OWNERS": OWNERS, "CSS": _read("explorer.css")}
-    lines = [f"const {name} = {script_json(value)};" for name, value in constants.items()]
-    return "\n".join([*lines, *map(_read, MODULE)])
-
-
-def widget_module() -> str:
-    """The ES module that anywidget loads."""
-    return f"{_scope()}\nexport default {{ render }};\n"
+    fills = {color for palette in palettes.values() for color in palette.values() if color.startswith("#")}
+    values: dict[str, Any] = {
+        "PALETTES": palettes,
+        "OWNERS": OWNERS,
+        "INKS": {fill: ink_on(fill) for fill in sorted(fills.union(OWNERS))},
+        "CSS": "".join(map(_read, styles)),
+    } | {name: value for name, value in vars(rules).items() if name.isupper()}
+    return "".join(f"export const {name} = {script_json(value)};\n" for name, value in values.items())
 
 
 @cache
+def module(entry: str, *styles: str) -> str:
+    """The module `entry` of `web/` and all that it imports, as one that imports nothing."""
+    return joined(entry, lambda name: constants(*styles) if name == "constants.js" else _read(name))
+
+
 def live_module() -> str:
-    """The ES module of the live explorer."""
-    style = f"const LIVE_CSS = {script_json(_read('live.css'))};"
-    entry = "export default { initialize: initializeLive, render: renderLive };"
-    return "\n".join([_scope(), style, *map(_read, LIVE), entry, ""])
+    """The ES module of the live explorer, for anywidget."""
+    return module("live.js", "explorer.css", "live.css")
 
 
 def html_page(title: str, state: dict[str, Any], alone: bool, noscript: str = "") -> str:
@@ -102,7 +76,7 @@ def html_page(title: str, state: dict[str, Any], alone: bool, noscript: str = ""
         alone: whether it is a file of its own, not a frame in a notebook.
         noscript: markup shown where scripts do not run.
     """
-    script = f"{_scope()}\n{_read(BOOT)}"
+    script = module("boot.js", "explorer.css")
     if "</script" in script.lower() or "<!--" in script:
         raise RuntimeError("the explorer's source would end its own script element")
     style = ALONE if alone else EMBEDDED

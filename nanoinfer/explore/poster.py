@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from io import BytesIO
-
-import numpy as np
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.image import imsave
+from typing import TYPE_CHECKING
 
 from nanoinfer.trace.spans import sequence_spans
 from nanoinfer.trace.text import summary
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.block_map import block_map
-from nanoinfer.viz.queues import queues
-from nanoinfer.viz.theme import get_theme
-from nanoinfer.viz.timeline import timeline
+from nanoinfer.viz.theme import channels, get_theme
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DPI = 110
 MOST_ROWS = 60  # of the timeline; fewer steps are drawn until no more sequences are alive in them
@@ -32,7 +28,11 @@ def poster_text(trace: Trace, step: int) -> str:
 
 
 def poster_png(trace: Trace, step: int, select: int | None, theme: str) -> bytes:
-    """Timeline, blocks and queues of `step` under each other."""
+    """Timeline, blocks and queues of `step` under each other. Needs matplotlib, as `stacked` does."""
+    from nanoinfer.viz.block_map import block_map
+    from nanoinfer.viz.queues import queues
+    from nanoinfer.viz.timeline import timeline
+
     figures: list[Figure] = []
     if trace.steps:
         start, end = window(trace, step)
@@ -57,6 +57,9 @@ def window(trace: Trace, step: int) -> tuple[int, int]:
 
 def stacked(figures: list[Figure], theme: str) -> bytes:
     """One PNG of all figures, on the theme's background."""
+    import numpy as np
+    from matplotlib.image import imsave
+
     pictures = []
     for figure in figures:
         figure.set_dpi(DPI)
@@ -64,7 +67,7 @@ def stacked(figures: list[Figure], theme: str) -> bytes:
         pictures.append(np.asarray(figure.canvas.buffer_rgba()))  # type: ignore[attr-defined]  # an Agg canvas
     width = max([picture.shape[1] for picture in pictures], default=1)
     height = sum(picture.shape[0] for picture in pictures)
-    background = [round(255 * part) for part in to_rgba(get_theme(theme).background)]
+    background = [*channels(get_theme(theme).background), 255]
     page = np.full((max(height, 1), width, 4), background, dtype=np.uint8)
     top = 0
     for picture in pictures:

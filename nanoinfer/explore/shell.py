@@ -18,9 +18,14 @@ from typing import Any
 from nanoinfer.explore.pack import Bookmark, checked_sequence, pack
 from nanoinfer.explore.page import escaped, html_page
 from nanoinfer.explore.poster import poster_png, poster_text
+from nanoinfer.extras import missing
 from nanoinfer.trace.trace import Trace
 
 THEMES = ("auto", "light", "dark")
+WITHOUT_KERNEL = (
+    "This is the live explorer of an engine. Its buttons need a running kernel: run the cell to use it. "
+    "A replay that needs none is shown by the trace's own explore()."
+)
 FIRST_HEIGHT = 900  # px of the frame until the page has told its own
 
 
@@ -61,25 +66,28 @@ class RichPage:
         state = self._state() | {"theme": self.theme, "height": self.height}
         return html_page(f"nanoinfer: {self.title}", state, alone, noscript)
 
+    def write(self, path: str | Path) -> None:
+        """Write the page to `path` as one file that opens from disk, without a network."""
+        Path(path).write_text(self.page(), encoding="utf-8")
+
     @cached_property
     def text(self) -> str:
         """What is left of the page where there are no pictures."""
         return self._text()
 
     @cached_property
-    def png(self) -> bytes:
-        """What is left of the page where nothing moves."""
-        return self._png("dark" if self.theme == "dark" else "light")
+    def png(self) -> bytes | None:
+        """What is left of the page where nothing moves; None without matplotlib, and then the text stands alone."""
+        return None if missing("matplotlib") else self._png("dark" if self.theme == "dark" else "light")
 
     @cached_property
     def html(self) -> str:
         """Poster and frame. The frame shows itself and hides the poster, so without scripts the poster stays."""
-        picture = base64.b64encode(self.png).decode("ascii")
         height = self.height or FIRST_HEIGHT
+        style, source = "max-width:100%", f"data:image/png;base64,{self._picture()}"
+        image = f'<img alt="{escaped(self.alternative)}" style="{style}" src="{source}">' if self.png else ""
         return (
-            '<div class="nanoinfer-explorer">'
-            f'<div data-ni-poster><img alt="{escaped(self.alternative)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{picture}">'
+            f'<div class="nanoinfer-explorer"><div data-ni-poster>{image}'
             f'<pre style="white-space:pre-wrap;font-family:monospace">{escaped(self.text)}</pre></div>'
             f'<iframe title="{escaped(f"nanoinfer explorer: {self.title}")}" '
             f'style="display:none;width:100%;height:{height}px;border:0" '
@@ -87,13 +95,17 @@ class RichPage:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        del include, exclude  # the three forms are one output: whoever reads the notebook picks
-        picture = base64.b64encode(self.png).decode("ascii")
-        return {"text/html": self.html, "image/png": picture, "text/plain": self.text}
+        del include, exclude  # all forms are one output: the program that shows the notebook picks
+        picture = {"image/png": self._picture()} if self.png else {}
+        return {"text/html": self.html, **picture, "text/plain": self.text}
+
+    def _picture(self) -> str:
+        """`png` as text."""
+        return base64.b64encode(self.png or b"").decode("ascii")
 
 
 class Exploration(RichPage):
-    """The replay of one trace."""
+    """The replay of one trace; `Trace.explore` explains its arguments and errors."""
 
     def __init__(
         self,
@@ -129,39 +141,13 @@ class Exploration(RichPage):
         return f"<Exploration of {self.trace!r} at step {self.step}>"
 
 
-def explore(
-    trace: Trace,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-    height: int | None = None,
-) -> Exploration:
-    """The interactive replay of `trace`, as an object that shows itself at the end of a notebook cell.
-
-    Args:
-        trace: a recorded run.
-        step: where it opens; negative counts from the end.
-        select: a sequence to follow.
-        theme: "auto" (as the notebook), "light" or "dark".
-        tour: bookmarks (step, sequence to select or None, caption), visited with Back and Next.
-        height: pixels; as tall as its content by default.
-
-    Raises:
-        IndexError: no such step.
-        ValueError: no such sequence or theme, or a bookmark that the trace does not have.
-    """
-    return Exploration(trace, step, select, theme, tour, height)
-
-
-def to_html(
-    trace: Trace,
-    path: str | Path,
-    step: int = 0,
-    select: int | None = None,
-    theme: str = "auto",
-    tour: Sequence[Bookmark] | None = None,
-) -> None:
-    """Write the replay to `path` as one file that opens from disk; arguments as for `explore`."""
-    page = Exploration(trace, step, select, theme, tour).page()
-    Path(path).write_text(page, encoding="utf-8")
+def live_forms(trace: Trace, queued: list[str], theme: str) -> dict[str, Any]:
+    """What stands for a live explorer where no kernel runs: the replay up to now, or before any step the `queued`."""
+    if trace.steps:
+        replay = Exploration(trace, step=-1, theme=theme)
+        html = f"<p>{escaped(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
+        words = {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
+        return replay._repr_mimebundle_() | words
+    lines = "\n".join(["No step had run when it was shown.", *queued])
+    html = f'<p>{escaped(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escaped(lines)}</pre>'
+    return {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{lines}"}

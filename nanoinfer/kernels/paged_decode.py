@@ -12,9 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.attention_tile import LOG2_E, attend_to_tile, token_slots
 from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
-from nanoinfer.kernels.online_softmax import LOG2_E, attend_to_tile
-from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # tokens read at a time
 MAX_SPLITS = 12  # more take longer to join than they save

@@ -12,9 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nanoinfer.kernels.attention_tile import LOG2_E, attend_to_tile, token_slots
 from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
-from nanoinfer.kernels.online_softmax import LOG2_E, attend_to_tile
-from nanoinfer.kernels.paging import token_slots
 
 TILE = 64  # keys read at a time
 STAGES = 5  # of Triton's software pipeline: two block numbers, then two tiles of keys and values are under way

@@ -1,6 +1,6 @@
-"""The operations of a step besides attention, in plain PyTorch: the form to read.
+"""The operations of a step besides attention, in plain PyTorch, written to be read.
 
-`nanoinfer/kernels/` holds the same operations as fused GPU kernels behind the same methods. Results are rounded to
+`nanoinfer/kernels/` overrides them with fused GPU kernels. Results are rounded to
 the model's dtype at the same places, so that both give the same numbers up to the order of a sum.
 
 This file knows nothing of layers, and decides nothing.
@@ -8,7 +8,7 @@ This file knows nothing of layers, and decides nothing.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,30 +31,39 @@ class PartialSums(NamedTuple):
     parts: Tensor
 
 
-class Ops(Protocol):
-    """What a step does besides attention."""
+class Ops:
+    """What a step does besides attention, on any device and in any dtype."""
 
     def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         """Token ids [num_tokens] with each -1 - i replaced by sampled[i], as int64."""
+        return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:  # noqa: ARG002
         """x W^T + b of x [num_tokens, in_features] and weight [out_features, in_features]; `decoding` says that each
         row of the step is one token."""
+        return F.linear(x, weight, bias)
 
     def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor | PartialSums:
         """As `linear`, but the sum may be left to `add_rms_norm`."""
+        return self.linear(x, weight, bias, decoding)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """x / rms(x) * weight over the last dimension (Zhang and Sennrich, 2019), in float32 inside."""
+        return F.rms_norm(x, weight.shape, weight, eps)
 
     def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Adds x to `residual` in place, and returns the normalised sum."""
+        assert isinstance(x, Tensor), "split_linear above leaves no partial sums"
+        return F.rms_norm(residual.add_(x), weight.shape, weight, eps)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up of [num_tokens, 2 * n], as [num_tokens, n] (Shazeer, 2020)."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
 
     def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Any:
         """What `norm_rotate_store` needs from the rotary tables [max_positions, head_dim] for tokens at `positions`."""
+        return cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)  # broadcast over heads, the same in all layers
 
     def norm_rotate_store(
         self,
@@ -70,54 +79,17 @@ class Ops(Protocol):
 
         Args:
             qkv: [num_tokens, (heads + 2 * kv_heads) * head_dim]; may be overwritten.
-            q_weight: [head_dim], of the norm of each query head; `k_weight` of each key head.
-            k_weight: see `q_weight`.
+            q_weight: [head_dim], of the norm of each query head.
+            k_weight: [head_dim], of the norm of each key head.
             eps: of both norms.
             rotation: from `rotation()`.
-            slot_mapping: [num_tokens], the cache slot of each token; a negative one is not written.
+            slot_mapping: [num_tokens], the cache slot of each token. Padding, which only CUDA graphs have, is negative:
+                the kernels do not write it, and here it is not allowed.
             cache: this layer's.
 
         Returns:
             query [num_tokens, heads, head_dim], key and value [num_tokens, kv_heads, head_dim].
         """
-
-
-class TorchOps:
-    """Any device, any dtype. Slots must not be negative: there are no padding rows without CUDA graphs."""
-
-    def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
-        return torch.where(token_ids < 0, sampled[(-1 - token_ids).clamp(min=0)], token_ids)
-
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:  # noqa: ARG002
-        return F.linear(x, weight, bias)
-
-    def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor:
-        return self.linear(x, weight, bias, decoding)
-
-    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return F.rms_norm(x, weight.shape, weight, eps)
-
-    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-        assert isinstance(x, Tensor), "nothing here leaves a sum to others"
-        return F.rms_norm(residual.add_(x), weight.shape, weight, eps)
-
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
-        gate, up = gate_up.chunk(2, dim=-1)
-        return F.silu(gate) * up
-
-    def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)  # broadcast over heads, the same in all layers
-
-    def norm_rotate_store(
-        self,
-        qkv: Tensor,
-        q_weight: Tensor,
-        k_weight: Tensor,
-        eps: float,
-        rotation: Any,
-        slot_mapping: Tensor,
-        cache: LayerCache,
-    ) -> tuple[Tensor, Tensor, Tensor]:
         kv_heads, head_dim = cache.key.shape[1:]
         heads = qkv.view(len(qkv), -1, head_dim)
         q, k, v = torch.split_with_sizes(heads, (heads.shape[1] - 2 * kv_heads, kv_heads, kv_heads), dim=1)

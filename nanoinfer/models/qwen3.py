@@ -27,7 +27,7 @@ from nanoinfer.models.layers import (
     RotaryEmbedding,
     RowLinear,
 )
-from nanoinfer.models.ops import LayerCache, Ops, PartialSums, TorchOps
+from nanoinfer.models.ops import LayerCache, Ops, PartialSums
 from nanoinfer.models.parallel import OneDevice, Ranks
 
 
@@ -52,7 +52,7 @@ class Parts:
 
     place: Placement
     backend: Attend
-    ops: Ops = field(default_factory=TorchOps)
+    ops: Ops = field(default_factory=Ops)
     ranks: Ranks = field(default_factory=OneDevice)
 
     @property
@@ -204,13 +204,8 @@ class Qwen3ForCausalLM(nn.Module):
         return self.model(token_ids, caches, Step(rotation, slot_mapping, attention, decoding))  # type: ignore[no-any-return]
 
     def compute_logits(self, hidden: Tensor, decoding: bool, out: Tensor | None = None) -> Tensor:
-        """Logits [rows, vocab_size] of hidden states [rows, hidden_size]; only rows that sample need them.
-
-        Args:
-            hidden: what `forward` returned, or some of its rows.
-            decoding: as in `forward`.
-            out: where to put them.
-        """
+        """Logits [rows, vocab_size], in `out` where it is given, of `hidden` [rows, hidden_size]: what `forward`
+        returned, or only the rows that sample."""
         if out is not None and self.ranks.size == 1:
             return torch.mm(hidden, self.lm_head.weight.t(), out=out)  # the head is large: no copy of its output
         return self.ranks.concat(self.lm_head(hidden, decoding), out)

@@ -18,7 +18,7 @@ import torch
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.interrupt import uninterrupted
-from nanoinfer.core.pending import Done
+from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.models.config import load_config
 from nanoinfer.models.parallel import check_divisible
 from nanoinfer.parallel import torchrun
@@ -112,12 +112,12 @@ class ParallelRunner(ModelRunner):
                 raise
             raise cause from error
 
-    def enter(self, step: HostStep) -> Done | InFlight:
+    def enter(self, step: HostStep, began: float) -> Done | InFlight:
         """Compute a step on all ranks, or on GPUs begin to. Ctrl-C waits until all ranks have the step."""
         with uninterrupted():
             try:
                 self.team.ranks.broadcast(step)
-                entered = super().enter(step)
+                entered = super().enter(step, began)
                 self.team.ranks.flush()
                 return entered
             except BaseException as error:

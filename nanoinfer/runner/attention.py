@@ -94,7 +94,7 @@ class KeysThenValues:
 
 # Where each backend lives, and the packages it needs, fastest first; imported when chosen: not every machine has them.
 BACKENDS = {
-    "flash_triton": ("nanoinfer.runner.flash_triton_attention", "FlashTritonAttention", ("flash_attn", "triton")),
+    "flash_triton": ("nanoinfer.runner.flash_attention", "FlashTritonAttention", ("flash_attn", "triton")),
     "flash_attn": ("nanoinfer.runner.flash_attention", "FlashAttention", ("flash_attn",)),
     "triton": ("nanoinfer.runner.triton_attention", "TritonAttention", ("triton",)),
     "torch": ("nanoinfer.runner.torch_attention", "TorchAttention", ()),

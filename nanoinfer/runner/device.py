@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nanoinfer.kernels.interpreter import repair_interpreter
 from nanoinfer.models.config import Qwen3Config
-from nanoinfer.models.ops import Ops, TorchOps
+from nanoinfer.models.ops import Ops
 from nanoinfer.runner import sampler
 from nanoinfer.runner.attention import interpreted
 
@@ -43,7 +43,7 @@ def make_kernels(device: torch.device, backend: str) -> tuple[Ops, Callable[...,
     """The operations between matrix products and attention, and `sampler.sample`: fused kernels where Triton runs,
     plain PyTorch elsewhere and beside the plain backend."""
     if backend == "torch" or not (device.type == "cuda" or interpreted(backend)):
-        return TorchOps(), sampler.sample
+        return Ops(), sampler.sample
     if interpreted(backend):
         repair_interpreter()
     from nanoinfer.kernels.ops import TritonOps

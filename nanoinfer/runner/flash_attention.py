@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from nanoinfer.models.ops import LayerCache
 from nanoinfer.runner.attention import AttentionBatch, KeysThenValues
+
+if TYPE_CHECKING:  # flash-attn alone works without triton
+    from nanoinfer.runner.triton_attention import TritonMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,31 @@ class FlashAttention(KeysThenValues):
             block_table=metadata.block_tables,
         )
         return out  # noqa: RET504 (the library is untyped: `out` is declared above)
+
+
+class FlashTritonAttention(FlashAttention):
+    """The library for prefill, our own kernel for decode: each where it is the faster one.
+
+    Prefill is arithmetic, where the library is hard to beat. Decode is reading memory, and our kernel keeps more of it
+    under way, above all when contexts differ in length; `docs/performance.md` has the figures. Both share the layout
+    of the cache.
+    """
+
+    name = "flash_triton"
+
+    def __init__(self) -> None:
+        from nanoinfer.runner.triton_attention import TritonAttention
+
+        self.decoder = TritonAttention()
+
+    def prepare(  # type: ignore[override]
+        self, batch: AttentionBatch, dtype: torch.dtype
+    ) -> FlashMetadata | TritonMetadata:
+        return self.decoder.prepare(batch, dtype) if batch.is_decode else super().prepare(batch, dtype)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: FlashMetadata | TritonMetadata
+    ) -> Tensor:
+        if isinstance(metadata, FlashMetadata):
+            return super().attend(query, key, value, cache, metadata)
+        return self.decoder.attend(query, key, value, cache, metadata)

@@ -5,11 +5,13 @@ Times are CUDA events, read together with the tokens: they add no wait of their 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from nanoinfer.core.plan import StepResult
 from nanoinfer.runner.host_step import HostStep
 
 
@@ -30,27 +32,27 @@ class InFlight:
         sampled: [rows] ids on the device; copied to the host after all work enqueued so far.
         step: what was enqueued.
         check: called while waiting and once afterwards; raises when there will be no result.
-
-    Attributes:
-        graph_size: rows of the CUDA graph that was replayed, padding included; None when it ran eagerly.
-        timing: seconds: "launch", set by the runner, and after `result()` "gpu", from the moment the device could begin
-            to the sampled tokens.
+        began: `time.perf_counter()` when its launch began.
     """
 
-    def __init__(self, output: OutputBuffer, sampled: Tensor, step: HostStep, check: Callable[[], None]) -> None:
+    def __init__(
+        self, output: OutputBuffer, sampled: Tensor, step: HostStep, check: Callable[[], None], began: float
+    ) -> None:
         self.output = output
         self.places = step.places
         self.graph_size = step.graph_size
         self.check = check
-        self.timing: dict[str, float] = {}
         output.tokens[: len(sampled)].copy_(sampled, non_blocking=True)
         output.end.record()
+        self.launch_time = time.perf_counter() - began
 
-    def result(self) -> list[int]:
-        """Wait for the device; one sampled id for each row of the plan."""
+    def result(self) -> StepResult:
+        """Wait for the device; one sampled id for each row of the plan.
+
+        Its timing, in seconds: "launch", and "gpu" from the moment the device could begin to the sampled tokens.
+        """
         while not self.output.end.query():  # type: ignore[no-untyped-call]
             self.check()
         self.check()  # an aborted step ends early too
-        self.timing["gpu"] = self.output.start.elapsed_time(self.output.end) / 1e3
-        token_ids: list[int] = self.output.tokens[self.places].tolist()
-        return token_ids
+        timing = {"launch": self.launch_time, "gpu": self.output.start.elapsed_time(self.output.end) / 1e3}
+        return StepResult(self.output.tokens[self.places].tolist(), timing, self.graph_size)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.plan import Row
-from nanoinfer.core.sequence import PENDING
 from nanoinfer.runner.host_step import Arrays
 
 Ints = npt.NDArray[np.int32]
@@ -62,12 +62,8 @@ def decode_arrays(
 ) -> Arrays:
     """The last token of each sequence, at position len - 1, looking at len tokens, itself included.
 
-    Args:
-        rows: of the plan.
-        block_size: see `prefill_arrays`, and so are `width` and `sampled_in`.
-        width: see `prefill_arrays`.
-        sampled_in: see `prefill_arrays`.
-        padded_rows: how many rows to make it with rows that write nowhere and look at nothing.
+    The arguments are those of `prefill_arrays`, and `padded_rows`: the number of rows to fill up to, with rows that
+    write nowhere and look at nothing.
     """
     count, size = len(rows), max(len(rows), padded_rows)
     token_ids = [row.seq.token_ids[-1] for row in rows]

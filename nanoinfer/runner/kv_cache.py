@@ -50,13 +50,8 @@ def memory_budget(config: EngineConfig, device: torch.device, held: int, activat
     """Bytes the KV cache may take, once the weights are loaded.
 
     On a GPU the engine's share of the device, less what it holds already and what its largest step takes, but never
-    more than is free: other processes, and other engines in this one, may hold the rest.
-
-    Args:
-        config: with gpu_memory_utilization.
-        device: the engine's.
-        held: bytes the engine has allocated.
-        activations: bytes its largest step needs for a while.
+    more than is free: other processes, and other engines in this one, may hold the rest. `held` are the bytes that the
+    engine has allocated, `activations` those that its largest step needs for a while.
     """
     if device.type == "cpu":
         return CPU_KV_BYTES

@@ -129,12 +129,12 @@ class LoadedModel:
 
     # ---- one step -------------------------------------------------------------------------
 
-    def start(self, step: HostStep, check: Callable[[], None]) -> InFlight:
-        """Enqueue a step on the GPU; `check` as in `InFlight`."""
+    def start(self, step: HostStep, check: Callable[[], None], began: float) -> InFlight:
+        """Enqueue a step on the GPU; `check` and `began` as in `InFlight`."""
         output = self.outputs.pop(0)
         self.outputs.append(output)
         output.start.record()
-        return InFlight(output, self.compute(step), step, check)
+        return InFlight(output, self.compute(step), step, check, began)
 
     def compute(self, step: HostStep) -> Tensor:
         """Enqueue or, on the CPU, do the work of a step; the sampled ids [rows] on the device, which stay in
@@ -162,8 +162,10 @@ class LoadedModel:
     def forward(
         self, tensors: Mapping[str, Tensor], query_lens: list[int], context_lens: list[int], out: Tensor | None = None
     ) -> Tensor:
-        """Logits [rows, vocab_size] of each row's last token, in `out` where it is given; `tensors` are a step's arrays
-        on the device, and the lengths are those of `AttentionBatch`."""
+        """Logits [rows, vocab_size] of each row's last token, in `out` where it is given.
+
+        `tensors` are a step's arrays on the device; the lengths are those of `AttentionBatch`.
+        """
         starts, contexts, tables = (tensors[name] for name in ("query_starts", "context_lens", "block_tables"))
         batch = AttentionBatch(query_lens, context_lens, starts, contexts, tables, self.block_size)
         metadata, decoding = self.backend.prepare(batch, self.dtype), batch.is_decode

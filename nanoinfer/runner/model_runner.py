@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.pending import Done
-from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.core.overlap.in_flight import Done
+from nanoinfer.core.plan import Row, StepPlan, StepResult
 from nanoinfer.models.parallel import OneDevice, Ranks
 from nanoinfer.runner import sampler
 from nanoinfer.runner.host_step import Arrays, HostStep
@@ -26,18 +26,8 @@ from nanoinfer.runner.loaded_model import LoadedModel
 class ModelRunner:
     """Computes the plans of one scheduler.
 
-    Args:
-        config: the engine's settings; "auto" values are resolved here.
-        model_dir: directory with `config.json` and, unless load_format is "dummy", the weights.
-        ranks: the devices that share the model, of which this is one.
-
-    Attributes:
-        model_config: the model's shape.
-        device, dtype: where and in what the model runs.
-        num_kvcache_blocks: blocks in the pool.
-
-    Raises:
-        ValueError: a setting this build or machine cannot serve, or a bad checkpoint; names it and the fix.
+    Arguments, attributes and the ValueError for a bad setting or checkpoint are those of `LoadedModel`; without
+    `ranks`, one device holds the whole model.
     """
 
     def __init__(self, config: EngineConfig, model_dir: Path, ranks: Ranks | None = None) -> None:
@@ -101,13 +91,13 @@ class ModelRunner:
 
     # ---- one step -------------------------------------------------------------------------
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def run(self, plan: StepPlan) -> StepResult:
         """Compute the plan's tokens and sample one id for each row, in row order.
 
         Writes the KV cache at the rows' slots. Rows that stop in the middle of a prompt get an id too; it means
         nothing, and drawing it disturbs nothing.
         """
-        return self.launch(plan).result() if plan.rows else []
+        return self.launch(plan).result() if plan.rows else StepResult([])
 
     def launch(self, plan: StepPlan) -> Done | InFlight:
         """Start computing a plan with at least one row; on a GPU, without waiting for it.
@@ -117,16 +107,18 @@ class ModelRunner:
         """
         began = time.perf_counter()
         step = self.host_step(plan)
-        pending = self.enter(step)
+        entered = self.enter(step, began)
         self.sampled_in = dict(zip((row.seq_id for row in plan.rows), step.places, strict=True))
-        pending.timing["launch"] = time.perf_counter() - began
-        return pending
+        return entered
 
-    def enter(self, step: HostStep) -> Done | InFlight:
-        """Compute a step, or on a GPU begin to."""
+    def enter(self, step: HostStep, began: float) -> Done | InFlight:
+        """Compute a step whose launch `began` then, or on a GPU begin to."""
         loaded = self.loaded
         with loaded.ready(step):
-            return loaded.start(step, self.check) if self.on_gpu else Done(loaded.compute(step).tolist())
+            if self.on_gpu:
+                return loaded.start(step, self.check, began)
+            token_ids = loaded.compute(step).tolist()
+            return Done(StepResult(token_ids, {"launch": time.perf_counter() - began}))
 
     def check(self) -> None:
         """Called again and again while a step in flight is waited for; raises when it cannot end well."""

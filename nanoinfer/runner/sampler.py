@@ -59,12 +59,8 @@ def filters_of(seqs: Seq[Sequence]) -> Filters | None:
 def sample(logits: Tensor, temperatures: Tensor, keys: Tensor, draws: Tensor, out: Tensor | None = None) -> Tensor:
     """One token id [rows], int64, for each row of logits [rows, vocab_size], from the whole vocabulary.
 
-    Args:
-        logits: any dtype; not changed.
-        temperatures: as `sampling_arrays` gives it, and so are `keys` and `draws`, on the device of the logits.
-        keys: see `temperatures`.
-        draws: see `temperatures`.
-        out: [rows], where the ids go; a new tensor when None.
+    `temperatures`, `keys` and `draws` are those of `sampling_arrays`, on the device of the logits. The ids go into
+    `out` [rows], a new tensor when None.
     """
     tokens = logits.argmax(dim=-1)
     rows = (temperatures > 0).nonzero().squeeze(1)

@@ -13,9 +13,11 @@ from typing import Any
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.admission import check_request, check_token_ids, one_per_prompt
 from nanoinfer.core.block_manager import BlockManager
-from nanoinfer.core.engine_core import EngineCore, request_output
-from nanoinfer.core.plan import StepPlan
-from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.core.engine_core import EngineCore
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.plan import StepPlan, StepResult
+from nanoinfer.core.scheduler import Scheduler, policy_name
+from nanoinfer.core.sequence import request_output
 from nanoinfer.sampling_params import SamplingParams, as_int, as_ints, as_number
 from nanoinfer.trace.trace import OnStep, Trace
 
@@ -39,6 +41,9 @@ class _SimulatedRunner:
     def clock(self) -> float:
         return self.now
 
+    def run(self, plan: StepPlan) -> StepResult:
+        return self.launch(plan).result()
+
     def launch(self, plan: StepPlan) -> _SimulatedPlan:
         cost = as_number("cost_model(plan)", self.cost_model(plan)) if self.cost_model else 1
         if cost < 0:
@@ -55,7 +60,7 @@ class _SimulatedRunner:
 
 
 class _SimulatedPlan:
-    """A launched plan: nothing is drawn before somebody waits for it."""
+    """A launched plan: nothing is drawn before its result is asked for."""
 
     def __init__(self, runner: _SimulatedRunner, plan: StepPlan, ends_at: float) -> None:
         self.runner, self.ends_at = runner, ends_at
@@ -64,12 +69,12 @@ class _SimulatedPlan:
         self.contexts = [
             (row.seq, end if end == len(row.seq) else None) for row, end in zip(plan.rows, ends, strict=True)
         ]
-        self.timing: dict[str, float] = {}
-        self.graph_size: int | None = None
 
-    def result(self) -> list[int]:
+    def result(self) -> StepResult:
         self.runner.now = max(self.runner.now, self.ends_at)
-        return [0 if end is None else self.runner.next_token(seq.token_ids[:end]) for seq, end in self.contexts]
+        return StepResult(
+            [0 if end is None else self.runner.next_token(seq.token_ids[:end]) for seq, end in self.contexts]
+        )
 
 
 def default_token(token_ids: list[int]) -> int:
@@ -85,7 +90,7 @@ def simulate(
     arrivals: Sequence[float] | None = None,
     cost_model: CostModel | None = None,
     *,
-    scheduler_cls: type[Scheduler] = Scheduler,
+    scheduler_cls: type[Scheduler] | None = None,
     block_manager_cls: type[BlockManager] = BlockManager,
     on_step: OnStep | None = None,
     **config: Any,
@@ -100,7 +105,7 @@ def simulate(
         arrivals: for each request, the clock value before whose `schedule()` it is added (default 0).
             The clock counts steps, or seconds with a cost model. An idle engine jumps to the next arrival.
         cost_model: seconds a plan takes on the device; everything else takes none.
-        scheduler_cls: a class with the methods of Scheduler, in place of it.
+        scheduler_cls: a class with the methods of Scheduler, in place of the one that `policy` names.
         block_manager_cls: a class with the methods of BlockManager, in place of it.
         on_step: called as on_step(trace, i) after each step.
         **config: fields of EngineConfig. `num_kvcache_blocks` defaults to room for every request at once.
@@ -112,23 +117,24 @@ def simulate(
     params = one_per_prompt(prompts, sampling_params)
     requests = [_checked_ids(prompt, i) for i, prompt in enumerate(prompts)]
     times = _checked_arrivals(arrivals, len(requests))
-    settings = EngineConfig(**config, eos=_as_tuple(eos))
+    settings = EngineConfig(**{"policy": policy_name(scheduler_cls)} | config, eos=_as_tuple(eos))
     settings = _sized(replace(settings, overlap=bool(settings.overlap)), requests, params)
     for i, (prompt, request_params) in enumerate(zip(requests, params, strict=True)):
         check_request(prompt, request_params, settings, f"prompt {i}")
 
     runner = _SimulatedRunner(token_fn, cost_model, bool(settings.overlap))
     unit = "seconds" if cost_model else "steps"
-    core = EngineCore(settings, runner, runner.clock, unit, "simulator", scheduler_cls, block_manager_cls)
+    loop = OverlappedCore if settings.overlap else EngineCore
+    core = loop(settings, runner, runner.clock, unit, "simulator", scheduler_cls, block_manager_cls)
     trace = core.start_trace(on_step=on_step)
     outputs: dict[int, dict[str, Any]] = {}
     ids: dict[int, int] = {}
-    pending = sorted(range(len(requests)), key=times.__getitem__)  # stable: ties keep the input order
-    while pending or not core.is_finished():
+    not_arrived = sorted(range(len(requests)), key=times.__getitem__)  # stable: ties keep the input order
+    while not_arrived or not core.is_finished():
         if core.is_finished():
-            runner.now = max(runner.now, times[pending[0]])
-        while pending and times[pending[0]] <= runner.now:
-            i = pending.pop(0)
+            runner.now = max(runner.now, times[not_arrived[0]])
+        while not_arrived and times[not_arrived[0]] <= runner.now:
+            i = not_arrived.pop(0)
             ids[i] = core.add(requests[i], params[i], arrival=times[i])
         outputs |= {seq.seq_id: request_output(seq) for seq in core.step()}
     trace = core.stop_trace()

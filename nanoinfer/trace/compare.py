@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nanoinfer.extras import require
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from nanoinfer.explore.compare import ComparisonPage
+    from nanoinfer.explore.comparison import ComparisonPage
+
+ROW_COLUMNS = "sequence, computed, scheduled, block table"
+Difference = tuple[str, Any, Any]  # attribute, its value in a, its value in b
 
 
 @dataclass(frozen=True)
@@ -25,40 +29,63 @@ class Comparison:
 
     Attributes:
         first_difference: index of the first step that differs, None if all decisions are equal.
-        what: the attribute that differs there and both values, in words.
+        attribute: what differs there: an attribute of `Step`, or "steps" where one trace has no such step any more.
+        value_a, value_b: both values; for "steps", how many each trace has.
     """
 
     trace_a: Trace
     trace_b: Trace
-    first_difference: int | None
-    what: str
+    first_difference: int | None = None
+    attribute: str = ""
+    value_a: Any = None
+    value_b: Any = None
+
+    @property
+    def what(self) -> str:
+        """The attribute that differs and both values, in words."""
+        if self.first_difference is None:
+            return f"Both traces decided the same in all {len(self.trace_a.steps)} steps."
+        if self.attribute == "steps":
+            return f"a has {self.value_a} steps, b has {self.value_b}"
+        columns = f" ({ROW_COLUMNS})" if self.attribute == "rows" else ""
+        return f"{self.attribute}{columns}: {self.value_a} in a, {self.value_b} in b"
+
+    def figures(self) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+        """The scalar metrics of a and of b by name and part of a summary (else ""); None where a trace has none."""
+        a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
+        return {name: (a.get(name), b.get(name)) for name in a | b}
 
     def metrics(self) -> pd.DataFrame:
-        """The scalar metrics of both traces and the ratio b / a, one row each."""
+        """The scalar metrics of both traces and the ratio b / a, one row each. Needs the extra `plots`."""
+        require("compare(a, b).metrics()", "pandas")
         import pandas as pd
 
-        a, b = _flat(self.trace_a.metrics()), _flat(self.trace_b.metrics())
-        table = pd.DataFrame({"a": a, "b": b})
+        named = {f"{name} {part}".rstrip(): values for (name, part), values in self.figures().items()}
+        table = pd.DataFrame.from_dict(named, "index", float, columns=["a", "b"])
         table["b / a"] = table["b"] / table["a"].where(table["a"] != 0)
         return table
 
     def timeline(self, **options: Any) -> Figure:
-        """Both timelines over one step axis, with the first difference marked."""
+        """Both timelines over one step axis, with the first difference marked. Needs the extra `plots`."""
+        require("compare(a, b).timeline()", "matplotlib")
         from nanoinfer.viz.timeline import side_by_side
 
         return side_by_side(self.trace_a, self.trace_b, self.first_difference, **options)
 
     def explore(self, theme: str = "auto", height: int | None = None) -> ComparisonPage:
-        """Both replays side by side, locked to the same step or the same time; needs no kernel once shown."""
-        from nanoinfer.explore.compare import explore_comparison
+        """Both replays side by side, locked to the same step or the same time; needs no kernel once shown.
 
-        return explore_comparison(self, theme, height)
+        Raises ValueError unless `theme` is "auto", "light" or "dark" and `height` None or a positive number of pixels.
+        """
+        from nanoinfer.explore.comparison import ComparisonPage
+
+        return ComparisonPage(self, theme, height)
 
     def to_html(self, path: str | Path, theme: str = "auto") -> None:
         """Write what `explore` shows to `path` as one file that opens from disk."""
-        from nanoinfer.explore.compare import comparison_to_html
+        from nanoinfer.explore.comparison import ComparisonPage
 
-        comparison_to_html(self, path, theme)
+        ComparisonPage(self, theme).write(path)
 
     def __str__(self) -> str:
         if self.first_difference is None:
@@ -87,20 +114,20 @@ def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
     # What was done comes before why: two policies name other reasons for the same step.
     for difference in (_done_differently, _other_reasons):
         for step_a, step_b in zip(trace_a.steps, trace_b.steps, strict=False):
-            what = difference(step_a, step_b)
-            if what:
-                return Comparison(trace_a, trace_b, step_a.index, what)
+            differing = difference(step_a, step_b)
+            if differing:
+                return Comparison(trace_a, trace_b, step_a.index, *differing)
     lengths = len(trace_a.steps), len(trace_b.steps)
     if lengths[0] != lengths[1]:
-        return Comparison(trace_a, trace_b, min(lengths), f"a has {lengths[0]} steps, b has {lengths[1]}")
-    return Comparison(trace_a, trace_b, None, f"Both traces decided the same in all {lengths[0]} steps.")
+        return Comparison(trace_a, trace_b, min(lengths), "steps", *lengths)
+    return Comparison(trace_a, trace_b)
 
 
-def _done_differently(a: Step, b: Step) -> str | None:
+def _done_differently(a: Step, b: Step) -> Difference | None:
     rows = [[(r.seq_id, r.num_computed, r.num_scheduled, r.block_table) for r in step.rows] for step in (a, b)]
     return _first_unequal(
         {
-            "rows (sequence, computed, scheduled, block table)": (rows[0], rows[1]),
+            "rows": (rows[0], rows[1]),
             "phase": (a.phase, b.phase),
             "preempted": ([p.victim for p in a.preempted], [p.victim for p in b.preempted]),
             "waiting": (a.waiting, b.waiting),
@@ -110,21 +137,21 @@ def _done_differently(a: Step, b: Step) -> str | None:
     )
 
 
-def _other_reasons(a: Step, b: Step) -> str | None:
+def _other_reasons(a: Step, b: Step) -> Difference | None:
     stops = {"stop": (str(a.stop), str(b.stop)), "decode_stop": (str(a.decode_stop), str(b.decode_stop))}
     return _first_unequal(stops)
 
 
-def _first_unequal(pairs: dict[str, tuple[Any, Any]]) -> str | None:
-    return next((f"{name}: {x} in a, {y} in b" for name, (x, y) in pairs.items() if x != y), None)
+def _first_unequal(pairs: dict[str, tuple[Any, Any]]) -> Difference | None:
+    return next(((name, a, b) for name, (a, b) in pairs.items() if a != b), None)
 
 
-def _flat(metrics: dict[str, Any]) -> dict[str, float]:
-    """Only the numbers, with summaries spread out as `ttft p90`."""
-    flat: dict[str, float] = {}
+def _flat(metrics: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """The numbers alone, by name and part of a summary."""
+    flat: dict[tuple[str, str], float] = {}
     for name, value in metrics.items():
         if isinstance(value, dict):
-            flat |= {f"{name} {part}": number for part, number in value.items()}
+            flat |= {(name, part): number for part, number in value.items()}
         elif isinstance(value, (int, float)):
-            flat[name] = float(value)
+            flat[name, ""] = float(value)
     return flat

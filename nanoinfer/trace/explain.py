@@ -1,50 +1,31 @@
 """Steps in words: what ran, why it stopped there, and which numbers were compared.
 
-Every sentence is made from the trace alone. To teach it a new stop reason, add a line to ADMISSION
-or DECODE; a reason it does not know is shown as it was recorded.
+Every sentence is made from the trace alone. What is said of a stop reason stands in `reasons.py`; a
+reason that is not declared there is shown as it was recorded.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from nanoinfer.reasons import MissReason, Preemption, Stop, StopReason
+from nanoinfer.reasons import REASONS, MissReason, Preemption, Stop, Waits
 from nanoinfer.trace.events import Event
-from nanoinfer.trace.explain_overlap import chosen_early, corrections, device_time, endings, wasted_rows
+from nanoinfer.trace.explain_overlap import chosen_early, corrections, departures, device_time, wasted_rows
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
+from nanoinfer.trace.words import capital, counted, fill, sequences, verb
 
-Template = Callable[[dict[str, int], str], str]
 
-# Why no further waiting sequence was admitted: operands and "sequence N" of the head at that moment.
-ADMISSION: dict[str, Template] = {
-    "QUEUE_EMPTY": lambda _, __: "Nobody else was waiting.",
-    "MAX_SEQS": lambda o, who: f"The batch was full at {o['limit']} sequences (max_num_seqs), so {who} kept waiting.",
-    "TOKEN_BUDGET": lambda o, who: (
-        f"The token budget was used up ({o['batched']} of {o['limit']}), so {who} has to wait for the next step."
-    ),
-    "NO_BLOCKS": lambda o, who: (
-        f"Admission stopped at {who}: it needs {_count(o['needed'], 'free block')} and {_is(o['free'])} free."
-    ),
-    "CHUNK_NOT_ALLOWED": lambda o, who: (
-        f"Admission stopped at {who}: it needs {_count(o['needed'], 'token')} and {o['remaining']} were left in the "
-        "budget, and only the first sequence of a batch may be cut into chunks."
-    ),
-    "PREEMPTED_THIS_STEP": lambda _, __: "A step that preempted somebody admits nobody.",
-}
+class Line(NamedTuple):
+    """One sentence of an explanation. `kind` says what it tells; "headline" is the one that says what ran."""
 
-DECODE: dict[str, Template] = {
-    "RUNNING_EMPTY": lambda _, __: "",  # the ordinary case: everyone had a turn
-    "PHASE_EXCLUSIVE": lambda _, who: f"A prefill batch was chosen, so {who} did not decode." if who else "",
-    "MAX_SEQS": lambda o, who: f"The batch was full at {o['limit']} sequences (max_num_seqs), so {who} got no turn.",
-    "TOKEN_BUDGET": lambda o, who: (
-        f"The token budget was used up ({o['batched']} of {o['limit']}), so {who} got no turn."
-    ),
-}
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -85,27 +66,30 @@ class History:
 
 def explain(trace: Trace, i: int, history: History | None = None) -> str:
     """Step `i` in sentences, one a line. `history` saves reading the events again for every step."""
+    return "\n".join(line.text for line in explanation(trace, i, history))
+
+
+def explanation(trace: Trace, i: int, history: History | None = None) -> list[Line]:
+    """Step `i` in sentences and what each of them tells, in the order in which they are read."""
     history = history or History(trace.events)
     step, events = trace.steps[i], events_of_step(trace.events, i)
-    waiting = _waiting_at_stop(trace, step, events)
-    admission = [_sentence(ADMISSION, step.stop, _name(waiting[:1], step)), *_held_up(step, waiting[1:])]
-    preemptions = [_preemption(p) for p in step.preempted]
-    after_preemptions = step.stop.reason == StopReason.PREEMPTED_THIS_STEP
-    sentences = [
-        *_arrivals(events),
-        _headline(trace, step),
-        chosen_early(trace, i),
-        *(_lookup(lookup) for lookup in lookups(trace, i, history) if trace.config.enable_prefix_caching),
-        *_returns(step, history),
-        *_dropped_samples(step),
-        *wasted_rows(trace, i),
-        *(preemptions + admission if after_preemptions else admission + preemptions),
-        _sentence(DECODE, step.decode_stop, _names(_left_out(trace, step))),
-        *endings(trace, events),
-        *corrections(trace, i + 1),
-        device_time(trace, i),
+    reason = REASONS.get(step.stop.reason)
+    why = [("preemption", list(map(_preemption, step.preempted))), ("admission", _admission(trace, step, events))]
+    told: list[tuple[str, list[str]]] = [
+        ("arrival", _arrivals(events)),
+        ("headline", [_headline(trace, step)]),
+        ("overlap", chosen_early(trace, i)),
+        ("lookup", [_lookup(lookup) for lookup in lookups(trace, i, history) if trace.config.enable_prefix_caching]),
+        ("return", _returns(step, history)),
+        ("dropped", _dropped_samples(step)),
+        ("wasted", wasted_rows(trace, i)),
+        *(why if reason and reason.after_preemptions else reversed(why)),
+        ("decode", _decode(trace, step)),
+        ("ending", departures(trace, events)),
+        ("correction", corrections(trace, i + 1)),
+        ("device", device_time(trace, i)),
     ]
-    return "\n".join(sentence for sentence in sentences if sentence)
+    return [Line(kind, text) for kind, texts in told for text in texts if text]
 
 
 def lookups(trace: Trace, i: int, history: History | None = None) -> list[Lookup]:
@@ -143,6 +127,36 @@ def _left_out(trace: Trace, step: Step) -> list[int]:
     return [seq_id for seq_id in before if seq_id in after and seq_id not in rows]
 
 
+# ---- why the loops ended ------------------------------------------------------------------
+
+
+def _admission(trace: Trace, step: Step, events: list[Event]) -> list[str]:
+    """Why admission ended, and who could perhaps have run but stands behind a head that could not."""
+    waiting = _waiting_at_stop(trace, step, events)
+    reason, behind = REASONS.get(step.stop.reason), waiting[1:]
+    rest = "the rest of " if waiting and waiting[0] in step.columns.seq_id else ""
+    told = [_stop_sentence(step.stop, rest + sequences(waiting[:1]) or "the next one")]
+    if reason and Waits.BEHIND in reason.waits and behind:
+        wait = verb(behind, "waits", "wait")
+        told.append(f"{capital(sequences(behind))} behind it {wait} too: first come, first served.")
+    return told
+
+
+def _decode(trace: Trace, step: Step) -> list[str]:
+    """Why running sequences got no turn. A known reason is not told if none was left out."""
+    left_out = _left_out(trace, step)
+    known = step.decode_stop.reason in REASONS
+    return [_stop_sentence(step.decode_stop, sequences(left_out))] if left_out or not known else []
+
+
+def _stop_sentence(stop: Stop, who: str) -> str:
+    """In the words of its reason; as it was recorded where there are none, or an operand that they name is missing."""
+    reason = REASONS.get(stop.reason)
+    if reason is None or reason.sentence is None or not stop.operands.keys() >= set(reason.operands):
+        return f"Stopped: {stop}."
+    return fill(reason.sentence, stop.operands, who)
+
+
 # ---- sentences ----------------------------------------------------------------------------
 
 
@@ -154,7 +168,7 @@ def _headline(trace: Trace, step: Step) -> str:
         if chunk is not None
     ]
     decodes = [seq_id for seq_id, chunk in zip(c.seq_id, c.chunk, strict=True) if chunk is None]
-    parts = prefills + ([f"{_names(decodes)} {_plural(decodes, 'decodes', 'decode')} one token"] if decodes else [])
+    parts = prefills + ([f"{sequences(decodes)} {verb(decodes, 'decodes', 'decode')} one token"] if decodes else [])
     each = " each" if len(decodes) > 1 else ""
     budget = f"{step.num_batched_tokens} of {trace.config.max_num_batched_tokens} budgeted tokens"
     return f"Step {step.index} ({step.phase}, {budget}): {'; '.join(parts)}{each}."
@@ -168,7 +182,7 @@ def _prefill(seq_id: int, computed: int, scheduled: int, chunk: tuple[int, int])
 
 
 def _lookup(lookup: Lookup) -> str:
-    found = f"The prefix cache held {_count(lookup.num_cached_tokens, 'token')} of sequence {lookup.seq_id}"
+    found = f"The prefix cache held {counted(lookup.num_cached_tokens, 'token')} of sequence {lookup.seq_id}"
     if lookup.miss is MissReason.EVICTED:
         return f"{found}; its next block had been cached but was evicted at step {lookup.evicted_at}."
     if not lookup.num_cached_tokens:
@@ -182,24 +196,19 @@ def _returns(step: Step, history: History) -> list[str]:
     """Who is admitted again after a preemption."""
     starts = {s for s, chunk in zip(step.columns.seq_id, step.columns.chunk, strict=True) if chunk and chunk[0] == 1}
     back = sorted(seq_id for seq_id in starts if history.preempted_before(seq_id, step.index))
-    return [f"{_capital(_names(back))} {_plural(back, 'comes', 'come')} back after a preemption."] if back else []
-
-
-def _held_up(step: Step, behind: list[int]) -> list[str]:
-    """Who could perhaps have run, but stands behind a head that could not."""
-    if step.stop.reason not in (StopReason.NO_BLOCKS, StopReason.CHUNK_NOT_ALLOWED) or not behind:
-        return []
-    return [f"{_capital(_names(behind))} behind it {_plural(behind, 'waits', 'wait')} too: first come, first served."]
+    return [f"{capital(sequences(back))} {verb(back, 'comes', 'come')} back after a preemption."] if back else []
 
 
 def _dropped_samples(step: Step) -> list[str]:
     chunks = zip(step.columns.seq_id, step.columns.chunk, strict=True)
     unfinished = [seq_id for seq_id, chunk in chunks if chunk and chunk[0] < chunk[1]]
-    return [f"The sample of {_names(unfinished)} is dropped: more of it must be computed first."] if unfinished else []
+    return (
+        [f"The sample of {sequences(unfinished)} is dropped: more of it must be computed first."] if unfinished else []
+    )
 
 
 def _preemption(p: Preemption) -> str:
-    cost = f"it gave back {_count(p.blocks, 'block')} and lost the keys and values of {_count(p.tokens, 'token')}"
+    cost = f"it gave back {counted(p.blocks, 'block')} and lost the keys and values of {counted(p.tokens, 'token')}"
     if p.rule == "self":
         need = f"Sequence {p.victim} needed a block, none was free and nobody ran behind it"
         return f"{need}, so it preempted itself: {cost}."
@@ -211,45 +220,4 @@ def _preemption(p: Preemption) -> str:
 
 def _arrivals(events: list[Event]) -> list[str]:
     ids = [e.seq_id for e in events if e.kind == "arrive" and e.seq_id is not None]
-    return [f"{_capital(_names(ids))} arrived."] if ids else []
-
-
-def _sentence(templates: dict[str, Template], stop: Stop, who: str) -> str:
-    template = templates.get(stop.reason)
-    return template(stop.operands, who) if template else f"Stopped: {stop}."
-
-
-# ---- words --------------------------------------------------------------------------------
-
-
-def _name(head: list[int], step: Step) -> str:
-    if not head:
-        return "the next one"
-    (seq_id,) = head
-    return f"{'the rest of ' if seq_id in step.columns.seq_id else ''}sequence {seq_id}"
-
-
-def _names(seq_ids: Iterable[int]) -> str:
-    """`sequence 3`, `sequences 1, 2 and 3`, or the first few and a count."""
-    ids = [str(seq_id) for seq_id in seq_ids]
-    if len(ids) < 2:
-        return f"sequence {ids[0]}" if ids else ""
-    shown, more = (ids, 0) if len(ids) <= 6 else (ids[:5], len(ids) - 5)
-    listed = f"{', '.join(shown)} and {more} more" if more else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return f"sequences {listed}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _is(number: int) -> str:
-    return f"{number} is" if number == 1 else f"{number} are"
-
-
-def _plural(items: list[int], one: str, many: str) -> str:
-    return one if len(items) == 1 else many
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return [f"{capital(sequences(ids))} arrived."] if ids else []

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from nanoinfer.reasons import FinishReason
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Ending, Event, endings
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.trace import Trace
 
 
-def chosen_early(trace: Trace, i: int) -> str:
+def chosen_early(trace: Trace, i: int) -> list[str]:
     """Whether step `i` was scheduled while the step before it was still computed."""
     if not trace.config.overlap or i == 0:
-        return ""
+        return []
     before = trace.steps[i - 1]
-    if before.clock + before.timing["duration"] <= trace.steps[i].clock:
-        return ""
-    return f"It was chosen before the tokens of step {i - 1} were known."
+    known = before.clock + before.timing["duration"] <= trace.steps[i].clock
+    return [] if known else [f"It was chosen before the tokens of step {i - 1} were known."]
 
 
 def wasted_rows(trace: Trace, i: int) -> list[str]:
@@ -23,60 +21,53 @@ def wasted_rows(trace: Trace, i: int) -> list[str]:
     wasted = trace.steps[i].columns.wasted
     if not wasted:
         return []
-    endings = {
-        e.seq_id: e for e in (*events_of_step(trace.events, i), *events_of_step(trace.events, i + 1)) if is_end(e)
-    }
-    return [_wasted(seq_id, i, endings.get(seq_id)) for seq_id in wasted]
+    ended = {e.seq_id: e for step in (i, i + 1) for e in endings(events_of_step(trace.events, step))}
+    return [_wasted(seq_id, i, ended.get(seq_id)) for seq_id in wasted]
 
 
-def _wasted(seq_id: int, i: int, end: Event | None) -> str:
+def _wasted(seq_id: int, i: int, ending: Ending | None) -> str:
     start = f"Sequence {seq_id}'s row was wasted: "
-    if end is None or end.kind == "abort":
+    if ending is None or ending.aborted:
         return f"{start}it was aborted after this step was launched."
-    why = f"step {i - 1} had already ended it ({_reason(end)})"
+    why = f"step {i - 1} had already ended it ({ending.reason})"
     return f"{start}{why}, which was known only after this step was launched."
 
 
-def is_end(event: Event) -> bool:
-    """Whether a sequence leaves with this event."""
-    return event.kind in ("finish", "abort")
-
-
-def endings(trace: Trace, events: list[Event]) -> list[str]:
+def departures(trace: Trace, events: list[Event]) -> list[str]:
     """Who left in a step with these events, or was found to have left."""
-    return [_ending(trace, event) for event in events if is_end(event) and not _is_correction(event)]
+    return [_departure(trace, ending) for ending in endings(events) if not ending.corrects]
 
 
-def _ending(trace: Trace, event: Event) -> str:
-    who, reason = f"Sequence {event.seq_id}", _reason(event)
-    if event.kind == "abort":
+def _departure(trace: Trace, ending: Ending) -> str:
+    who, reason = f"Sequence {ending.seq_id}", ending.reason
+    if ending.aborted:
         return f"{who} was aborted."
     if not trace.config.overlap:
         return f"{who} finished ({reason}) and freed its blocks."
-    if reason == FinishReason.LENGTH:
+    if ending.by_length:
         return f"{who} finished ({reason}) and freed its blocks; its last token was still being computed."
-    return f"{who} had finished ({reason}) in step {event.step - 1}, which was known only now; its blocks are free."
+    return f"{who} had finished ({reason}) in step {ending.step - 1}, which was known only now; its blocks are free."
 
 
 def corrections(trace: Trace, after: int) -> list[str]:
     """Who ended for its length in the step before `after`, with a last token that ends it anyway."""
     return [
-        f"The last token of sequence {event.seq_id}, which ended for its length, proved to be one that ends it: its "
-        f"reason became {_reason(event)}."
-        for event in events_of_step(trace.events, after)
-        if _is_correction(event)
+        f"The last token of sequence {ending.seq_id}, which ended for its length, proved to be one that ends it: its "
+        f"reason became {ending.reason}."
+        for ending in endings(events_of_step(trace.events, after))
+        if ending.corrects
     ]
 
 
-def device_time(trace: Trace, i: int) -> str:
+def device_time(trace: Trace, i: int) -> list[str]:
     """How long the device took for step `i`, and which CUDA graph it replayed, where that is known."""
     step = trace.steps[i]
     if "gpu" not in step.timing and step.graph_size is None:
-        return ""
+        return []
     parts = [f"{verb} {_duration(trace, step.timing[name])}" for name, verb in VERBS if name in step.timing]
     rows = len(step.columns.seq_id)
     how = f"by the CUDA graph for {step.graph_size} rows ({rows} used)" if step.graph_size is not None else "eagerly"
-    return f"Device: {', '.join([*parts, f'run {how}'])}."
+    return [f"Device: {', '.join([*parts, f'run {how}'])}."]
 
 
 VERBS = (("launch", "launched in"), ("gpu", "computed in"))
@@ -86,11 +77,3 @@ def _duration(trace: Trace, value: float) -> str:
     return (
         f"{value * 1000:.3g} ms" if trace.header.clock_unit == "seconds" else f"{value:.3g} {trace.header.clock_unit}"
     )
-
-
-def _is_correction(event: Event) -> bool:
-    return event.kind == "finish" and event.data is not None and event.data.get("late") == "ended"
-
-
-def _reason(event: Event) -> str:
-    return str(event.data["reason"]) if event.data else "unknown"

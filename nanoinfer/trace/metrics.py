@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import fsum
 from typing import Any
 
-import numpy as np
-
-from nanoinfer.trace.spans import ended_by_length
+from nanoinfer.trace.events import endings
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 
@@ -81,16 +80,13 @@ def request_times(trace: Trace) -> list[RequestTimes]:
 
 
 def _add_endings(trace: Trace, requests: dict[int, RequestTimes]) -> None:
-    for event in trace.events:
-        if event.kind not in ("finish", "abort") or event.seq_id is None:
-            continue
-        request = requests[event.seq_id]
-        reason = event.data["reason"] if event.data else "abort"
-        recorded = event.step < len(trace.steps)
-        if event.kind == "finish" and (recorded or not ended_by_length(event)):
-            request.finish_reason, request.finished = reason, request.token_times[-1] if request.token_times else None
-        elif event.kind == "abort" and recorded:
-            request.finish_reason, request.finished = reason, trace.steps[event.step].clock
+    for ending in endings(trace.events):
+        request, recorded = requests[ending.seq_id], ending.step < len(trace.steps)
+        if not recorded and (ending.aborted or ending.by_length):
+            continue  # its time is not known
+        last_token = request.token_times[-1] if request.token_times else None
+        request.finish_reason = ending.reason
+        request.finished = trace.steps[ending.step].clock if ending.aborted else last_token
 
 
 def metrics(trace: Trace) -> dict[str, Any]:
@@ -127,8 +123,16 @@ def metrics(trace: Trace) -> dict[str, Any]:
 
 def summary(values: Sequence[float | None]) -> dict[str, float] | None:
     """Mean, median, 90th and 99th percentile and maximum of the known values; None without any."""
-    known = [value for value in values if value is not None]
+    known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    p50, p90, p99 = (float(p) for p in np.percentile(known, [50, 90, 99]))
-    return {"mean": float(np.mean(known)), "p50": p50, "p90": p90, "p99": p99, "max": float(max(known))}
+    percentiles = {f"p{share}": percentile(known, share) for share in (50, 90, 99)}
+    return {"mean": fsum(known) / len(known), **percentiles, "max": float(known[-1])}
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` percent of `ordered` (ascending, not empty) lie, between neighbours on a line."""
+    place = share / 100 * (len(ordered) - 1)
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return float(low + (place - below) * (high - low))

@@ -101,12 +101,11 @@ def _device(trace: Trace) -> list[dict[str, Any]]:
 
 def _counters(trace: Trace) -> list[dict[str, Any]]:
     counters = []
-    for step, held, (start, end) in zip(trace.steps, usage(trace), _edges(trace), strict=True):
-        after = trace.replay.at(step.index)
+    for step, after, (start, end) in zip(trace.steps, usage(trace), _edges(trace), strict=True):
         values = {
-            "KV blocks used": held.used_blocks,
-            "waiting": len(after.waiting),
-            "running": len(after.running),
+            "KV blocks used": after.used_blocks,
+            "waiting": after.num_waiting,
+            "running": after.num_running,
             "tokens in step": step.num_batched_tokens,
         }
         for name, value in values.items():

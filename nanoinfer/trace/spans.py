@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from nanoinfer.reasons import FinishReason
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Ending, Event, endings
+from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
 # In the order in which spans that begin together are listed.
 KINDS = ("waiting", "preempted", "hit", "prefill", "decode", "finished", "wasted")
+MOVES = frozenset({"arrive", "preempt", "finish", "abort"})  # kinds of events that begin or end a span
 
 
 class Span(NamedTuple):
@@ -43,28 +44,18 @@ class Span(NamedTuple):
 
 def sequence_spans(trace: Trace) -> list[Span]:
     """All spans of `trace`, by sequence id and then by time."""
-    builder = _Builder(trace)
-    events, at = trace.events, 0
+    builder, unread, steps = _Builder(trace), Unread(trace), len(trace.steps)
     for i, step in enumerate(trace.steps):
-        ended = []
-        while at < len(events) and events[at].step <= i:
-            event = events[at]
-            at += 1
-            if builder.queue_event(event, i):
-                ended.append(event)
+        events = [event for event in unread.up_to(i) if event.kind in MOVES]
+        for event in events:
+            builder.queue_event(event, i)
         builder.rows(step, i)
-        for event in ended:
-            builder.end(event, i)
-    steps = len(trace.steps)
-    for event in events[at:]:  # between the last recorded step and the end of the recording
-        if event.kind == "abort" or (event.kind == "finish" and not ended_by_length(event)):
-            builder.end(event, steps)
+        for ending in endings(events):
+            builder.end(ending, i)
+    for ending in endings(unread.up_to(steps + 1)):  # between the last recorded step and the end of the recording
+        if not ending.by_length:
+            builder.end(ending, steps)
     return builder.close(steps)
-
-
-def ended_by_length(event: Event) -> bool:
-    """Whether a `finish` event came before its sequence's last token was known: a length needs no token."""
-    return event.data is not None and event.data["reason"] == FinishReason.LENGTH
 
 
 class _Builder:
@@ -79,19 +70,17 @@ class _Builder:
         # cache; a warm engine's sequences that already hold blocks were helped before the recording.
         self.has_blocks = set(trace.header.initial.block_tables)
 
-    def queue_event(self, event: Event, i: int) -> bool:
-        """Takes in an event of step `i`; whether it ends the sequence."""
-        kind, seq_id = event.kind, event.seq_id
-        if seq_id is None:
-            return False
-        if kind == "arrive":
-            self.idle[seq_id] = ("waiting", i)
-            self.has_blocks.discard(seq_id)
-        elif kind == "preempt":
-            self._close_idle(seq_id, i)
-            self.idle[seq_id] = ("preempted", i)
-            self.has_blocks.discard(seq_id)
-        return kind in ("finish", "abort")
+    def queue_event(self, event: Event, i: int) -> None:
+        """Takes in an event of step `i`."""
+        if event.kind == "arrive" and event.seq_id is not None:
+            self._begin_idle(event.seq_id, "waiting", i)
+        elif event.kind == "preempt" and event.seq_id is not None:
+            self._close_idle(event.seq_id, i)
+            self._begin_idle(event.seq_id, "preempted", i)
+
+    def _begin_idle(self, seq_id: int, kind: str, i: int) -> None:
+        self.idle[seq_id] = (kind, i)
+        self.has_blocks.discard(seq_id)
 
     def rows(self, step: Step, i: int) -> None:
         c = step.columns
@@ -133,18 +122,18 @@ class _Builder:
         if run:
             self.spans[seq_id].append(Span(seq_id, "decode", run[0], run[1], run[1] - run[0]))
 
-    def end(self, event: Event, i: int) -> None:
+    def end(self, ending: Ending, i: int) -> None:
         """The sequence left in step `i`: after its last token, or aborted before the step or while it ran."""
-        seq_id = event.seq_id
-        if seq_id is None or (event.data and event.data.get("late") == "ended"):
-            return  # it has left already; only the reason was corrected
+        if ending.corrects:
+            return
+        seq_id = ending.seq_id
         self._close_idle(seq_id, i)
         self._close_run(seq_id)
         spans = self.spans[seq_id]
         if not spans:  # came and was aborted between two steps: no step ever saw it
             return
         last = i if spans[-1].end > i else i - 1
-        if event.kind == "finish":
+        if not ending.aborted:
             last = self.last_token.get(seq_id, i)
         spans.append(Span(seq_id, "finished", last, last + 1, 0))
 

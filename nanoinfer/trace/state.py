@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import KINDS, Event
+
+if TYPE_CHECKING:
+    from nanoinfer.trace.trace import Trace
 
 NO_HASH = -1
 CHECKPOINT_EVERY = 256  # steps between kept copies: seeking back folds at most this many steps
@@ -64,8 +66,11 @@ def snapshot(scheduler: Any) -> SchedulerState:
     )
 
 
-class _Fold:
-    """A mutable state that events are applied to."""
+class Fold:
+    """A mutable SchedulerState that events are applied to.
+
+    `last_tables` keeps the tables of sequences that end. Code that applies events clears it between two steps.
+    """
 
     def __init__(self, state: SchedulerState) -> None:
         self.waiting = deque(state.waiting)
@@ -76,9 +81,15 @@ class _Fold:
         self.hash_index = dict(state.hash_index)
         self.free_blocks = OrderedDict.fromkeys(state.free_blocks)
         self.live = {*state.waiting, *state.running}
-        self.last_tables: dict[int, list[int]] = {}  # of the sequences that ended in the current step
+        self.last_tables: dict[int, list[int]] = {}
+
+    @property
+    def num_used_blocks(self) -> int:
+        """Blocks that at least one sequence holds."""
+        return len(self.ref_counts) - len(self.free_blocks)
 
     def freeze(self) -> SchedulerState:
+        """A copy that later events do not change."""
         return SchedulerState(
             list(self.waiting),
             list(self.running),
@@ -175,20 +186,7 @@ class _Fold:
             del self.hash_index[event.data["hash"]]
 
 
-APPLY: dict[str, Callable[[_Fold, Any], None]] = {
-    "arrive": _Fold._arrive,
-    "admit": _Fold._admit,
-    "run": _Fold._run,
-    "preempt": _Fold._preempt,
-    "finish": _Fold._finish,
-    "abort": _Fold._abort,
-    "allocate": _Fold._allocate,
-    "reuse": _Fold._reuse,
-    "share": _Fold._share,
-    "release": _Fold._release,
-    "register_hash": _Fold._register_hash,
-    "evict_hash": _Fold._evict_hash,
-}
+APPLY = {kind: getattr(Fold, f"_{kind}") for kind in KINDS}
 
 
 class Replay:
@@ -197,15 +195,15 @@ class Replay:
     def __init__(self, initial: SchedulerState, events: list[Event]) -> None:
         self._events = events
         self._checkpoints: dict[int, SchedulerState] = {-1: initial}
-        self._fold = _Fold(initial)
+        self._fold = Fold(initial)
         self._step = -1  # the fold holds the state after this step
 
-    def at(self, step: int) -> _Fold:
+    def at(self, step: int) -> Fold:
         """The state after `step` (-1: before the first). Valid until the next call; `freeze` it to keep it."""
         if step < self._step:
             # Strictly before `step`, so that its own events are applied and `last_tables` is complete.
             self._step = max((known for known in self._checkpoints if known < step), default=-1)
-            self._fold = _Fold(self._checkpoints[self._step])
+            self._fold = Fold(self._checkpoints[self._step])
         while self._step < step:
             self._advance()
         return self._fold
@@ -216,7 +214,7 @@ class Replay:
             for event in events_of_step(self._events, self._step + 1):
                 self._fold.apply(event)
         except ValueError:  # half applied: start over next time, and fail there again
-            self._step, self._fold = -1, _Fold(self._checkpoints[-1])
+            self._step, self._fold = -1, Fold(self._checkpoints[-1])
             raise
         self._step += 1
         if self._step % CHECKPOINT_EVERY == 0 and self._step not in self._checkpoints:
@@ -227,3 +225,16 @@ def events_of_step(events: list[Event], step: int) -> list[Event]:
     """The events stamped with `step`; `events` are in step order."""
     start = bisect_left(events, step, key=attrgetter("step"))
     return events[start : bisect_right(events, step, lo=start, key=attrgetter("step"))]
+
+
+class Unread:
+    """Reads the growing events of a trace once, in order."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._next = trace, 0
+
+    def up_to(self, step: int) -> list[Event]:
+        """Events of `step` and before that were not read yet."""
+        events, start = self._trace.events, self._next
+        self._next = bisect_right(events, step, lo=start, key=attrgetter("step"))
+        return events[start : self._next]

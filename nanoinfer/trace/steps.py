@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Columns:
-    """The rows of a step, one list per attribute (see `Row`)."""
+class RowColumns:
+    """The rows of a step, one list per attribute (see `RecordedRow`)."""
 
     seq_id: list[int]
     num_computed: list[int]
@@ -29,13 +29,13 @@ class Columns:
 
     @property
     def wasted(self) -> list[int]:
-        """Sequence ids of the wasted rows (see `Row.wasted`)."""
+        """Sequence ids of the wasted rows (see `RecordedRow.wasted`)."""
         columns = zip(self.seq_id, self.token_id, self.chunk, strict=True)
         return [seq_id for seq_id, token_id, chunk in columns if token_id is None and chunk is None]
 
 
 @dataclass(slots=True)
-class Row:
+class RecordedRow:
     """One sequence's share of a step.
 
     Attributes:
@@ -64,9 +64,12 @@ class Row:
 
     @property
     def slots(self) -> list[int]:
-        table, size = self.block_table, self.block_size
-        positions = range(self.num_computed, self.num_computed + self.num_scheduled)
-        return [table[p // size] * size + p % size for p in positions]
+        return slot_mapping(self.block_table, self.block_size, self.num_computed, self.num_scheduled)
+
+
+def slot_mapping(block_table: list[int], block_size: int, start: int, count: int) -> list[int]:
+    """Physical slots of token positions start .. start + count - 1."""
+    return [block_table[p // block_size] * block_size + p % block_size for p in range(start, start + count)]
 
 
 @dataclass(eq=False)
@@ -90,7 +93,7 @@ class Step:
     index: int
     clock: float
     phase: str
-    columns: Columns
+    columns: RowColumns
     preempted: list[Preemption]
     stop: Stop
     decode_stop: Stop
@@ -114,13 +117,14 @@ class Step:
         return sum(self.columns.num_scheduled)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RecordedRow]:
+        """The rows, with their block tables, for which the trace is folded to this step. `columns` needs no fold."""
         fold, size = self.trace.replay.at(self.index), self.trace.config.kvcache_block_size
         tables = {**fold.block_tables, **fold.last_tables}
         c = self.columns
         columns = zip(c.seq_id, c.num_computed, c.num_cached, c.num_scheduled, c.token_id, c.chunk, strict=True)
         return [
-            Row(seq_id, computed, cached, scheduled, token_id, chunk, list(tables[seq_id]), size)
+            RecordedRow(seq_id, computed, cached, scheduled, token_id, chunk, list(tables[seq_id]), size)
             for seq_id, computed, cached, scheduled, token_id, chunk in columns
         ]
 
@@ -140,9 +144,9 @@ class Step:
         return list(self.trace.replay.at(self.index).free_blocks)
 
 
-def columns_of(rows: Sequence[Any]) -> Columns:
+def columns_of(rows: Sequence[Any]) -> RowColumns:
     """The columns of a plan's rows."""
-    return Columns(
+    return RowColumns(
         [row.seq_id for row in rows],
         [row.num_computed for row in rows],
         [row.num_cached for row in rows],

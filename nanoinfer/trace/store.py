@@ -21,7 +21,7 @@ from typing import IO, Any, Literal
 from nanoinfer.reasons import Preemption, Stop
 from nanoinfer.trace.events import SCHEMA_VERSION, Event
 from nanoinfer.trace.state import SchedulerState, events_of_step
-from nanoinfer.trace.steps import Columns, Step
+from nanoinfer.trace.steps import RowColumns, Step
 from nanoinfer.trace.trace import Header, Request, Trace
 
 FORMAT = "nanoinfer-trace"
@@ -63,7 +63,7 @@ def _lines(trace: Trace) -> Iterator[dict[str, Any]]:
     yield {"type": "header", "format": FORMAT, **vars(trace.header), "initial": trace.header.initial.to_dict()}
     for request in trace.requests.values():
         yield {"type": "request", **vars(request)}
-    previous = Columns([], [], [], [], [], [])
+    previous = RowColumns([], [], [], [], [], [])
     for step in trace.steps:
         yield _step_line(step, previous) | {"events": _pack_events(events_of_step(trace.events, step.index))}
         previous = step.columns
@@ -79,7 +79,7 @@ def _counts(trace: Trace) -> dict[str, int]:
     return {name: len(getattr(trace, name)) for name in names}
 
 
-def _step_line(step: Step, previous: Columns) -> dict[str, Any]:
+def _step_line(step: Step, previous: RowColumns) -> dict[str, Any]:
     expected = _expected(previous)
     columns = {name: getattr(step.columns, name) for name in COLUMNS}
     line = {
@@ -97,7 +97,7 @@ def _step_line(step: Step, previous: Columns) -> dict[str, Any]:
     return line | ({"preempted": [asdict(p) for p in step.preempted]} if step.preempted else {})
 
 
-def _expected(previous: Columns) -> dict[str, list[Any]]:
+def _expected(previous: RowColumns) -> dict[str, list[Any]]:
     """The columns of a step that decodes the rows of the one before."""
     pairs = zip(previous.num_computed, previous.num_scheduled, strict=True)
     return {
@@ -150,7 +150,7 @@ def _check_header(lines: list[dict[str, Any]], path: Path) -> None:
 
 def _parse(lines: list[dict[str, Any]]) -> Trace:
     trace = Trace(_header(lines[0]))
-    previous = Columns([], [], [], [], [], [])
+    previous = RowColumns([], [], [], [], [], [])
     for line in lines[1:]:
         if line["type"] == "request":
             request = Request(**{name: value for name, value in line.items() if name != "type"})
@@ -171,14 +171,14 @@ def _header(line: dict[str, Any]) -> Header:
     return Header(**values | {"initial": SchedulerState.from_dict(line["initial"])})
 
 
-def _step(line: dict[str, Any], previous: Columns, trace: Trace) -> Step:
+def _step(line: dict[str, Any], previous: RowColumns, trace: Trace) -> Step:
     columns = _expected(previous) | line["rows"]
     columns["chunk"] = [None if chunk is None else (chunk[0], chunk[1]) for chunk in columns["chunk"]]
     return Step(
         index=len(trace.steps),
         clock=line["clock"],
         phase=line["phase"],
-        columns=Columns(**columns, token_id=line["token_id"]),
+        columns=RowColumns(**columns, token_id=line["token_id"]),
         preempted=[Preemption(**p) for p in line.get("preempted", [])],
         stop=Stop(*line["stop"]),
         decode_stop=Stop(*line["decode_stop"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nanoinfer.trace.steps import Row, Step
+from nanoinfer.trace.steps import RecordedRow, Step
 from nanoinfer.trace.trace import Trace
 
 MAX_SHOWN = 6
@@ -44,7 +44,7 @@ def summary(trace: Trace) -> Iterator[str]:
         yield f"wasted rows          {m['wasted_rows']}, launched before it was known that their sequences had ended"
 
 
-def _row(row: Row) -> str:
+def _row(row: RecordedRow) -> str:
     chunk = f"({row.chunk[0]}/{row.chunk[1]})" if row.chunk and row.chunk[1] > 1 else ""
     wasted = "(wasted)" if row.wasted else ""
     return f"{row.seq_id}:{row.num_computed}+{row.num_scheduled}{chunk}{wasted}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanoinfer.config import EngineConfig
+from nanoinfer.extras import require
 from nanoinfer.trace.events import SCHEMA_VERSION, Event
 from nanoinfer.trace.state import Replay, SchedulerState
 from nanoinfer.trace.steps import Step
@@ -135,7 +136,8 @@ class Trace:
 
     def to_pandas(self) -> dict[str, pd.DataFrame]:
         """DataFrames "steps", "rows", "events" and "requests"."""
-        from nanoinfer.trace.frames import to_pandas
+        require("trace.to_pandas()", "pandas")
+        from nanoinfer.trace.tables import to_pandas
 
         return to_pandas(self)
 
@@ -178,11 +180,15 @@ class Trace:
             select: a sequence to follow.
             theme: "auto" follows the page around it; or "light", "dark".
             tour: bookmarks (step, sequence to select or None, caption) with Back and Next.
-            height: of the frame in pixels; by default as high as its content.
-        """
-        from nanoinfer.explore.shell import explore
+            height: of the frame in pixels; by default as tall as its content.
 
-        return explore(self, step, select, theme, tour, height)
+        Raises:
+            IndexError: no such step.
+            ValueError: no such sequence or theme, or a bookmark that the trace does not have.
+        """
+        from nanoinfer.explore.shell import Exploration
+
+        return Exploration(self, step, select, theme, tour, height)
 
     def to_html(
         self,
@@ -193,9 +199,9 @@ class Trace:
         tour: Sequence[tuple[int, int | None, str]] | None = None,
     ) -> None:
         """Write the interactive replay to `path` as one file that opens from disk, without a network."""
-        from nanoinfer.explore.shell import to_html
+        from nanoinfer.explore.shell import Exploration
 
-        to_html(self, Path(path), step, select, theme, tour)
+        Exploration(self, step, select, theme, tour).write(path)
 
     def animate(
         self,
@@ -206,11 +212,12 @@ class Trace:
         end: int | None = None,
     ) -> None:
         """Write steps `start` to `end - 1` as an animation to `path`, a .gif, or an .mp4 where ffmpeg is present."""
+        require("trace.animate()", "matplotlib")
         from nanoinfer.viz.animation import animate
 
         animate(self, path, theme, fps, start, end)
 
-    # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png").
+    # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png"). Extra `plots`.
 
     def timeline(self, theme: str = "light", start: int | None = None, end: int | None = None) -> Figure:
         """Steps against sequences: who waited, prefilled, decoded, was preempted, finished.
@@ -220,6 +227,7 @@ class Trace:
             start: first step drawn, as in a slice.
             end: first step not drawn any more.
         """
+        require("trace.timeline()", "matplotlib")
         from nanoinfer.viz.timeline import timeline
 
         return timeline(self, theme, start, end)
@@ -233,18 +241,21 @@ class Trace:
             select: a sequence to highlight; its block table is drawn too.
             by_owner: colour blocks by the sequence that holds them.
         """
+        require("trace.block_map()", "matplotlib")
         from nanoinfer.viz.block_map import block_map
 
         return block_map(self, self.step_index(i), theme=theme, select=select, by_owner=by_owner)
 
     def queues(self, i: int, theme: str = "light") -> Figure:
         """`waiting` and `running` before and after step `i`, and why admission stopped."""
+        require("trace.queues()", "matplotlib")
         from nanoinfer.viz.queues import queues
 
         return queues(self, self.step_index(i), theme)
 
     def budget(self, theme: str = "light") -> Figure:
         """Tokens per step against the budget, and KV blocks in use."""
+        require("trace.budget()", "matplotlib")
         from nanoinfer.viz.budget import budget
 
         return budget(self, theme)

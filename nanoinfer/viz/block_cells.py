@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from nanoinfer.trace.state import SchedulerState
 from nanoinfer.viz.canvas import add_rects, add_text
 from nanoinfer.viz.marks import add_corners, add_dots, block_mark
+from nanoinfer.viz.rules import BLOCK_KINDS
 from nanoinfer.viz.theme import OWNERS, PX, SMALL, TINY, Theme, ink_on
 
-KINDS = ("empty", "cached", "private", "shared")
 ROOM_FOR_ID, ROOM_FOR_COUNT = 0.25, 0.11  # inches of a cell
 
 
@@ -69,7 +69,7 @@ class Grid:
 def draw_cells(axes: Axes, theme: Theme, pool: Pool, grid: Grid, by_owner: bool) -> None:
     """One square per block."""
     fills = _fills(theme, pool, by_owner)
-    for kind in KINDS:
+    for kind in BLOCK_KINDS:
         blocks = np.flatnonzero(pool.kinds == kind)
         style = block_mark(theme, kind).style | {"facecolors": [fills[block] for block in blocks]}
         if grid.cell < ROOM_FOR_COUNT:
@@ -99,7 +99,7 @@ def _draw_chosen(axes: Axes, theme: Theme, pool: Pool, grid: Grid) -> None:
 
 def _fills(theme: Theme, pool: Pool, by_owner: bool) -> list[str]:
     """The fill of every block; with a selection, the blocks of all others turn grey."""
-    plain: dict[str, str] = {kind: block_mark(theme, kind).style["facecolors"] for kind in KINDS}
+    plain: dict[str, str] = {kind: block_mark(theme, kind).style["facecolors"] for kind in BLOCK_KINDS}
     fills = [plain[kind] for kind in pool.kinds]
     for block in np.flatnonzero(pool.kinds == "private") if by_owner else ():
         fills[block] = OWNERS[pool.owners[int(block)] % len(OWNERS)]
@@ -165,9 +165,7 @@ def _draw_changed(axes: Axes, theme: Theme, pool: Pool, grid: Grid, fills: list[
     style = block_mark(theme, "changed").style
     style["linewidths"] = min(style["linewidths"], 12 * grid.cell)
     boxes = grid.boxes(cells)
-    if (
-        fills and grid.cell >= ROOM_FOR_ID
-    ):  # inside, where it meets neither the border of a shared block nor a neighbour
+    if fills and grid.cell >= ROOM_FOR_ID:  # inside, away from a shared block's border and from the neighbours
         style["edgecolors"] = [ink_on(fills[cell]) for cell in cells]
         boxes = boxes + np.array([1, 1, -2, -2]) * 0.07 * grid.cell
     add_rects(axes, boxes, "block-changed", zorder=4, **style)

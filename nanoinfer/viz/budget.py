@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.canvas import add_rects, add_text, counted, label_steps, new_figure, plot, text_width
-from nanoinfer.viz.marks import Entry, add_preemptions, legend, legend_height
+from nanoinfer.trace.words import counted
+from nanoinfer.viz.canvas import add_rects, add_text, label_steps, new_figure, plot, text_width
+from nanoinfer.viz.marks import add_preemptions, legend, legend_height
+from nanoinfer.viz.rules import Entry
 from nanoinfer.viz.series import (
     Floats,
     Ints,
@@ -142,12 +144,8 @@ def _scale(axes: Axes, theme: Theme, limit: int, top: int, name: str, headroom: 
         return f"{name} {limit}: {limit / top:.0f} times the highest bar, far above this scale \u2191"
     axes.set_ylim(0, max(limit, top) * headroom)
     axes.set_yticks([0, limit // 2, limit] if limit % 2 == 0 and name == "budget" else [0, limit])
-    _limit_line(axes, theme, limit, name)
+    axes.axhline(limit, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)), gid=name, zorder=3)
     return f"{name} {limit}"
-
-
-def _limit_line(axes: Axes, theme: Theme, height: int, gid: str) -> None:
-    axes.axhline(height, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)), gid=gid, zorder=3)
 
 
 def _caption(axes: Axes, theme: Theme, left: str, right: str) -> None:

@@ -128,8 +128,3 @@ def every(spacing: float, least: float) -> int:
             if factor * scale * spacing >= least:
                 return factor * scale
         scale *= 10
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -12,11 +12,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from nanoinfer.viz.canvas import Rects, add_rects, add_text, drawing, text_width
+from nanoinfer.viz.rules import BLOCK_KINDS, HEIGHTS, Entry
 from nanoinfer.viz.theme import LABEL, MARGIN, PX, WIDTH, Theme, ink_on
 
 SWATCH_WIDTH, SWATCH_HEIGHT = 0.24, 0.13  # inches
 LINE_HEIGHT = 0.22  # of a legend, inches
-Entry = tuple[str, str]  # kind of mark, label
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Mark:
 def sequence_mark(theme: Theme, kind: str) -> Mark:
     """The mark of a sequence's state. No two kinds share a shape, whatever their colours."""
     fill, line = "facecolors", "edgecolors"
-    marks = {
-        "waiting": Mark(0.2, {fill: theme.waiting}),
-        "decode": Mark(0.5, {fill: theme.decode}),
-        "prefill": Mark(1.0, {fill: theme.prefill}),
-        "hit": Mark(1.0, {fill: theme.background, line: theme.prefill, "linewidths": 1.0}),
-        "preempted": Mark(1.0, {fill: theme.background, line: theme.preempted, "linewidths": 0.8, "hatch": "//////"}),
-        "finished": Mark(1.0, {fill: theme.finished}),
-        "wasted": Mark(0.5, {fill: theme.background, line: theme.decode, "linewidths": 1.0}),
+    styles: dict[str, dict[str, Any]] = {
+        "waiting": {fill: theme.waiting},
+        "decode": {fill: theme.decode},
+        "prefill": {fill: theme.prefill},
+        "hit": {fill: theme.background, line: theme.prefill, "linewidths": 1.0},
+        "preempted": {fill: theme.background, line: theme.preempted, "linewidths": 0.8, "hatch": "//////"},
+        "finished": {fill: theme.finished},
+        "wasted": {fill: theme.background, line: theme.decode, "linewidths": 1.0},
     }
-    return marks[kind]
+    return Mark(HEIGHTS[kind], styles[kind])
 
 
 def block_mark(theme: Theme, kind: str) -> Mark:
@@ -93,7 +93,7 @@ def swatch(axes: Axes, theme: Theme, kind: str, x: float, middle: float) -> None
     if kind == "preemption":
         add_preemptions(axes, theme, [x + SWATCH_WIDTH / 2], middle)
         return
-    is_block = kind in ("empty", "cached", "private", "shared", "selected", "changed")
+    is_block = kind in (*BLOCK_KINDS, "selected", "changed")
     mark = block_mark(theme, kind) if is_block else sequence_mark(theme, kind)
     width = 2 * PX if kind == "finished" else SWATCH_HEIGHT + 0.02 if is_block else SWATCH_WIDTH
     height = SWATCH_HEIGHT * mark.height + (0.02 if is_block else 0)

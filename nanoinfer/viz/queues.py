@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nanoinfer.trace.events import Event
+from nanoinfer.trace.events import Event, endings
 from nanoinfer.trace.state import events_of_step
 from nanoinfer.trace.trace import Trace
-from nanoinfer.viz.canvas import Rect, add_rects, add_text, counted, drawing, new_figure, text_width
+from nanoinfer.trace.words import counted, listed
+from nanoinfer.viz.canvas import Rect, add_rects, add_text, drawing, new_figure, text_width
 from nanoinfer.viz.theme import LABEL, MARGIN, PX, WIDTH, Theme, get_theme
 
 MOST = 48  # ids drawn per queue
@@ -102,24 +103,20 @@ def _rows(trace: Trace, i: int, events: Sequence[Event]) -> list[_Queue]:
 
 def _moves(trace: Trace, i: int, events: Sequence[Event]) -> list[str]:
     """Who moved, one line per kind of move."""
-    named = {"arrive": "Arrived", "run": "Admitted", "finish": "Finished", "abort": "Aborted"}
-    lines = []
-    for kind, word in named.items():
-        found = [event for event in events if event.kind == kind]
-        names = [f"{e.seq_id} ({e.data['reason']})" if kind == "finish" and e.data else str(e.seq_id) for e in found]
-        if names:
-            lines.append(f"{word}: {_some(names)}")
+    left = [ending for ending in endings(events) if not ending.corrects]
+    moved = {
+        "Arrived": [str(event.seq_id) for event in events if event.kind == "arrive"],
+        "Admitted": [str(event.seq_id) for event in events if event.kind == "run"],
+        "Finished": [f"{ending.seq_id} ({ending.reason})" for ending in left if not ending.aborted],
+        "Aborted": [str(ending.seq_id) for ending in left if ending.aborted],
+    }
+    lines = [f"{word}: {listed(names, 16)}" for word, names in moved.items() if names]
     victims = [
         f"{p.victim} for {'itself' if p.rule == 'self' else p.on_behalf_of} "
         f"({counted(p.blocks, 'block')} back, {counted(p.tokens, 'token')} lost)"
         for p in trace.steps[i].preempted
     ]
-    return [*lines, f"Preempted: {_some(victims, 3)}"] if victims else lines
-
-
-def _some(names: list[str], most: int = 16) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return [*lines, f"Preempted: {listed(victims, 4)}"] if victims else lines
 
 
 def _place_chips(row: _Queue) -> list[Chip]:

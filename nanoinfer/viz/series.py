@@ -36,25 +36,8 @@ def device_times_per_step(trace: Trace) -> tuple[Floats, Floats]:
 
 
 def used_blocks_per_step(trace: Trace) -> Ints:
-    """Blocks held by at least one sequence after every step; counted from the events, without a fold."""
-    ref_counts = list(trace.header.initial.ref_counts)
-    used = sum(count > 0 for count in ref_counts)
-    result = np.zeros(len(trace.steps), dtype=np.int64)
-    done = 0
-    for step, kind, _, block, _ in trace.events:
-        if step > done:
-            result[done:step] = used
-            done = step
-        if block is None:
-            continue
-        if kind in ("allocate", "reuse", "share"):
-            used += ref_counts[block] == 0
-            ref_counts[block] += 1
-        elif kind == "release":
-            ref_counts[block] -= 1
-            used -= ref_counts[block] == 0
-    result[done:] = used
-    return result
+    """Blocks held by at least one sequence after every step."""
+    return np.array([trace.replay.at(i).num_used_blocks for i in range(len(trace.steps))], dtype=np.int64)
 
 
 def fullest(total: Ints | Floats, columns: int) -> list[int]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from matplotlib.colors import to_hex, to_rgb
-
 FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
 
 # Type sizes in points.
@@ -56,44 +54,28 @@ class Theme:
     selected: str
 
 
-LIGHT = Theme(
-    name="light",
-    background="#ffffff",
-    surface="#f4f6f8",
-    ink="#1b1f24",
-    muted="#59636e",
-    hairline="#d5dae0",
-    waiting="#868e98",
-    prefill="#004d9d",
-    decode="#3b97d3",
-    preempted="#d55e00",
-    finished="#1b1f24",
-    empty="#f4f6f8",
-    cached="#c9d1da",
-    private="#7a90a8",
-    shared="#e69f00",
-    selected="#004d9d",
-)
+# Each colour in the light theme and in the dark one.
+COLORS = {
+    "background": ("#ffffff", "#15181d"),
+    "surface": ("#f4f6f8", "#20252a"),
+    "ink": ("#1b1f24", "#f4f6f8"),
+    "muted": ("#59636e", "#a3adb8"),
+    "hairline": ("#d5dae0", "#3a424b"),
+    "waiting": ("#868e98", "#6b7682"),
+    "prefill": ("#004d9d", "#3d8fe0"),
+    "decode": ("#3b97d3", "#a5d8ff"),
+    "preempted": ("#d55e00", "#ff8a5c"),
+    "finished": ("#1b1f24", "#f4f6f8"),
+    "empty": ("#f4f6f8", "#20252a"),
+    "cached": ("#c9d1da", "#414a54"),
+    "private": ("#7a90a8", "#728ba6"),
+    "shared": ("#e69f00", "#f0b429"),
+    "selected": ("#004d9d", "#cfe8ff"),
+}
 
-DARK = Theme(
-    name="dark",
-    background="#15181d",
-    surface="#20252a",
-    ink="#f4f6f8",
-    muted="#a3adb8",
-    hairline="#3a424b",
-    waiting="#6b7682",
-    prefill="#3d8fe0",
-    decode="#a5d8ff",
-    preempted="#ff8a5c",
-    finished="#f4f6f8",
-    empty="#20252a",
-    cached="#414a54",
-    private="#728ba6",
-    shared="#f0b429",
-    selected="#cfe8ff",
+LIGHT, DARK = (
+    Theme(name, *colors) for name, colors in zip(("light", "dark"), zip(*COLORS.values(), strict=True), strict=True)
 )
-
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
@@ -104,9 +86,15 @@ def get_theme(name: str) -> Theme:
     return THEMES[name]
 
 
+def channels(color: str) -> bytes:
+    """Red, green and blue of "#rrggbb", from 0 to 255."""
+    return bytes.fromhex(color[1:])
+
+
 def luminance(color: str) -> float:
     """Relative luminance as WCAG defines it: 0 is black, 1 is white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    shares = [channel / 255 for channel in channels(color)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -123,5 +111,5 @@ def ink_on(fill: str) -> str:
 
 def mix(color: str, other: str, share: float) -> str:
     """`color` with `share` (0 to 1) of `other` stirred in."""
-    red, green, blue = ((1 - share) * a + share * b for a, b in zip(to_rgb(color), to_rgb(other), strict=True))
-    return to_hex((red, green, blue))
+    pairs = zip(channels(color), channels(other), strict=True)
+    return "#" + bytes(round((1 - share) * a + share * b) for a, b in pairs).hex()

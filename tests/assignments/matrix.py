@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 
 from nanoinfer.course.grading.assignments import ASSIGNMENTS, CHECKOUT, Course
 from nanoinfer.course.grading.grade import Grading, grade_all
+from nanoinfer.course.grading.mutants import write_mutants
 from nanoinfer.course.grading.release import starter
-from nanoinfer.course.grading.score import Row, Score
-from nanoinfer.course.grading.wrong import write_wrong
+from nanoinfer.course.grading.score import Score, ScoreLine
 
 COURSE = Course(CHECKOUT)
 JOBS = 2
@@ -34,8 +34,8 @@ def hint_of(mutant: Path) -> str:
     return re.search(r"^Hint: (.+)$", words, re.MULTILINE)[1]
 
 
-def failed(score: Score) -> list[Row]:
-    return [row for row in score.rows if row.status != "passed"]
+def failed(score: Score) -> list[ScoreLine]:
+    return [line for line in score.lines if line.status != "passed"]
 
 
 def problems(name: str, scores: dict[Path, Score]) -> list[str]:
@@ -50,31 +50,31 @@ def problems(name: str, scores: dict[Path, Score]) -> list[str]:
         found.append(f"{begun} is not the starter of its solution")
     for path, score in scores.items():
         found += problems_of_mutant(path, score) if path not in (solution, begun) else []
-    return found + problems_of_points(scores[solution].rows)
+    return found + problems_of_points(scores[solution].lines)
 
 
-def problems_of_points(rows: list[Row]) -> list[str]:
+def problems_of_points(lines: list[ScoreLine]) -> list[str]:
     """About 60 points are visible and 40 hidden, in at least 10 and 6 tests; each has a hint."""
-    found = [f"{row.test_id} has no hint" for row in rows if not row.hint]
+    found = [f"{line.test_id} has no hint" for line in lines if not line.hint]
     for visibility, points, tests in (("visible", 60, 10), ("hidden", 40, 6)):
-        mine = [row for row in rows if row.visibility == visibility]
-        if sum(row.max_score for row in mine) != points or len(mine) < tests:
-            found.append(f"{len(mine)} {visibility} tests have {sum(row.max_score for row in mine):g} points")
+        mine = [line for line in lines if line.visibility == visibility]
+        if sum(line.max_score for line in mine) != points or len(mine) < tests:
+            found.append(f"{len(mine)} {visibility} tests have {sum(line.max_score for line in mine):g} points")
     return found
 
 
 def problems_of_mutant(path: Path, score: Score) -> list[str]:
     found = [] if 0 < score.percent < 100 else [f"{path.name} scores {score}"]
     hint = hint_of(path)
-    if not any(hint in row.hint or hint in row.message for row in failed(score)):
+    if not any(hint in line.hint or hint in line.message for line in failed(score)):
         found.append(f"{path.name}: no failing test says {hint!r}")
     return found
 
 
 def never_failed(name: str, scores: dict[Path, Score]) -> list[str]:
     """Graded tests that nothing fails: they test nothing."""
-    wrong = {row.test_id for path, score in scores.items() if path != COURSE.solution(name) for row in failed(score)}
-    return [row.test_id for row in scores[COURSE.solution(name)].rows if row.test_id not in wrong]
+    wrong = {line.test_id for path, score in scores.items() if path != COURSE.solution(name) for line in failed(score)}
+    return [line.test_id for line in scores[COURSE.solution(name)].lines if line.test_id not in wrong]
 
 
 def graded(name: str, mutants: Iterable[Path]) -> dict[Path, Score]:
@@ -87,19 +87,19 @@ def report(name: str) -> dict[str, object]:
     """One assignment, all its wrong submissions."""
     started = time.monotonic()
     with TemporaryDirectory() as folder:
-        scores = graded(name, write_wrong(COURSE, name, Path(folder)))
+        scores = graded(name, write_mutants(COURSE, name, Path(folder)))
         return summary(name, scores, started)
 
 
 def summary(name: str, scores: dict[Path, Score], started: float) -> dict[str, object]:
     """What `report` says, while the wrong submissions are there."""
     solution = scores[COURSE.solution(name)]
-    points = {
-        kind: sum(row.max_score for row in solution.rows if row.visibility == kind) for kind in ("visible", "hidden")
-    }
+    points = {"visible": 0.0, "hidden": 0.0}
+    for line in solution.lines:
+        points[line.visibility] += line.max_score
     return {
         "points": points,
-        "tests": len(solution.rows),
+        "tests": len(solution.lines),
         "percent": {path.name: score.percent for path, score in scores.items()},
         "problems": [*problems(name, scores), *(f"nothing fails {test}" for test in never_failed(name, scores))],
         "failed_by_the_starter_only": starter_only(name, scores),

@@ -3,7 +3,9 @@
 import pytest
 
 from nanoinfer import simulate
-from nanoinfer.course.grading.cases import closed, expect, limits, prompt, seconds, tokens
+from nanoinfer.course.grading import expect
+from nanoinfer.course.kits.a1_closed_trace import closed, seconds
+from nanoinfer.course.kits.requests import limits, prompt, tokens
 
 ENDS = "A token is known when its step ends: step.clock + step.timing['duration']."
 ARRIVES = "TTFT counts from the arrival of the request, not from the start of the recording."

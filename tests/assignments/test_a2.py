@@ -2,8 +2,9 @@
 
 import pytest
 
-from nanoinfer.course.grading.against import run_against_reference
-from nanoinfer.course.grading.cases import admitted, compute, expect, limits, prompt, sequence, tokens
+from nanoinfer.course.grading import expect
+from nanoinfer.course.kits.reference import run_against_reference
+from nanoinfer.course.kits.requests import admitted, compute, limits, prompt, sequence, tokens
 
 TABLE = "A table needs seq.num_blocks blocks; take them from the front of the free list and set ref_count."
 TAIL_FIRST = "Give blocks back from the end of the table, to the end of the free list: prefixes then last longest."

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nanoinfer.course.grading import explain_failure, run_student
-from nanoinfer.course.grading.against import expect_steps
-from nanoinfer.course.grading.cases import expect, limits, prompt, tokens
+from nanoinfer.course.grading import expect, explain_failure, run_student
+from nanoinfer.course.kits.reference import expect_steps
+from nanoinfer.course.kits.requests import limits, prompt, tokens
 
 PHASES = "While somebody who waits can be prefilled, nobody decodes."
 FIRST_ONLY = "Only the first sequence of a batch may be cut into chunks; another that does not fit ends the batch."

@@ -3,8 +3,8 @@
 import pytest
 
 from nanoinfer.course.grading import explain_failure, run_student
-from nanoinfer.course.grading.against import expect_steps
-from nanoinfer.course.grading.cases import limits, prompt, tokens
+from nanoinfer.course.kits.reference import expect_steps
+from nanoinfer.course.kits.requests import limits, prompt, tokens
 
 TAIL = "The victim is the last of running: it came last, and the least work is lost with it."
 SELF = "With nobody behind it, a sequence preempts itself, has no row in this step, and waits."

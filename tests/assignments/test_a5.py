@@ -4,13 +4,13 @@ import pytest
 
 from nanoinfer import compare, simulate
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.fairness import decoding, expect_bound, expect_phases, run_policy, seat
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a5_fairness import decoding, expect_bound, expect_phases, run_policy
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 
 BOUND = "Count the prefill steps that passed while somebody was running; at `patience` of them, decode."
-LAZY = "Until the bound is reached, prefill goes first, exactly as in prefill_first."
-SAME = "prefill and decode do what prefill_first does: its rows, its order, and its reasons in the order it tests them."
+LAZY = "Until the bound is reached, prefill goes first, exactly as in the default policy."
+SAME = "_prefill and _decode do what the default's do: its rows, its order, its reasons in the order it tests them."
 COUNT = "A prefill step counts only if somebody was running when it began; a decode step sets the count to 0."
 CHUNKS = "A long prompt in chunks makes others wait as well: the turn may come between two of its chunks."
 WHY = 'The stop of such a step is Stop("DECODE_TURN", {"waited": ..., "patience": patience}), and of no other step.'
@@ -22,10 +22,10 @@ ANEW = "Who gave its blocks up begins anew: set its num_chunks back to 0 as well
 
 
 def run(impl, patience, lengths, max_tokens, arrivals, limit):
-    """Requests of these lengths that share nothing, under `fair` with this patience."""
+    """Requests of these lengths that share nothing, under FairScheduler with this patience."""
     prompts = [prompt(n, i) for i, n in enumerate(lengths)]
     params = [tokens(n) for n in max_tokens]
-    return run_policy(impl.fair, patience, prompts=prompts, sampling_params=params, arrivals=arrivals, **limit)
+    return run_policy(impl.FairScheduler, patience, prompts=prompts, sampling_params=params, arrivals=arrivals, **limit)
 
 
 def expect_decoding(trace, expected, why):
@@ -75,7 +75,7 @@ def test_nobody_stands_still_for_longer(impl, patience):
     """Random runs with room for all: never more than `patience` steps in a row without a decode while one is ready."""
     for seed in range(12):
         work = random_requests(seed)
-        expect_bound(run_policy(impl.fair, patience, **work.arguments), patience)
+        expect_bound(run_policy(impl.FairScheduler, patience, **work.arguments), patience)
 
 
 @pytest.mark.points(5, part="bound", hint=CHUNKS)
@@ -133,8 +133,8 @@ def test_two_engines_count_apart(impl):
             others.append(phases(stream(impl, 2)))
 
     params, arrivals = [tokens(4)] + [tokens(1)] * 6, [0, 0, 1, 2, 3, 4, 5]
-    classes = {"scheduler_cls": seat(impl.fair, 2), "on_step": interleave}
-    trace = simulate(prompts, params, arrivals=arrivals, **classes, **limits(4, 32, budget=8))
+    work = {"prompts": prompts, "sampling_params": params, "arrivals": arrivals, **limits(4, 32, budget=8)}
+    trace = run_policy(impl.FairScheduler, 2, on_step=interleave, **work)
     assert others == [alone], f"alone the phases are {alone}, in the middle of another run {others[0]}"
     expect_phases(trace, alone, ENGINE)
 
@@ -170,7 +170,7 @@ def test_great_patience_is_prefill_first(impl):
     works = [random_requests(seed, spare_blocks=seed % 3).arguments for seed in range(12)]
     pairs = {"prompts": [prompt(3, i) for i in range(5)], "sampling_params": tokens(3), **limits(4, 32, seqs=2)}
     for work in [pairs, *works]:
-        mine = run_policy(impl.fair, 10**9, **work)
+        mine = run_policy(impl.FairScheduler, 10**9, **work)
         theirs = simulate(**work)
         check_invariants(mine)
         at = compare(mine, theirs).first_difference

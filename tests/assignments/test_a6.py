@@ -3,10 +3,10 @@
 import pytest
 
 from nanoinfer import compare, simulate
-from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import expect, prompt, random_requests
-from nanoinfer.course.grading.shared_prefix import computed, expect_found, one_by_one, popular, run_folded
+from nanoinfer.course.grading import expect, explain_failure
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a6_shared_prefix import computed, expect_found, one_by_one, popular, run_folded
+from nanoinfer.course.kits.requests import prompt, random_requests
 
 HEAT = "Count the hits of every block in _take_hit; _take_new takes the free block with the fewest."
 EMPTY = "Look for a free block whose hash is NO_HASH first: nobody loses anything by it."

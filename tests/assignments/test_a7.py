@@ -2,7 +2,7 @@
 
 import pytest
 
-from nanoinfer.course.grading.faults import RULES, expect_diagnosis, healthy, ill
+from nanoinfer.course.kits.a7_faults import RULES, expect_diagnosis, faultless_run, faulty_run
 
 HINTS = {
     "over_budget": "Add up num_scheduled over the rows of a prefill step; the row that goes over the limit is the one.",
@@ -21,7 +21,7 @@ NOTHING = "Nothing is wrong here: a victim, a middle chunk, a shared block or a 
 
 def find(impl, kind, variant):
     """One run with one fault of this kind, which is the only suspect."""
-    expect_diagnosis(impl.diagnose, ill(kind, variant.randrange(10**6)), {kind})
+    expect_diagnosis(impl.diagnose, faulty_run(kind, variant.randrange(10**6)), {kind})
 
 
 @pytest.mark.points(4, part="admission", hint=HINTS["over_budget"])
@@ -95,10 +95,10 @@ def test_wrong_hit(impl, variant, case):
 
 
 @pytest.mark.points(4, part="all", hint=NOTHING)
-def test_healthy_runs(impl, variant):
+def test_faultless_runs(impl, variant):
     """Runs with chunks, hits and preemptions in which nothing is wrong: None."""
     for _ in range(8):
-        expect_diagnosis(impl.diagnose, healthy(variant.randrange(10**6)))
+        expect_diagnosis(impl.diagnose, faultless_run(variant.randrange(10**6)))
 
 
 @pytest.mark.points(4, part="all", hint="Give the fault that comes first, and no other for what follows from it.")
@@ -106,4 +106,4 @@ def test_every_kind_a_suspect(impl, variant):
     """One run of each kind, and you are not told which."""
     assert set(HINTS) == set(RULES)
     for kind in RULES:
-        expect_diagnosis(impl.diagnose, ill(kind, variant.randrange(10**6)))
+        expect_diagnosis(impl.diagnose, faulty_run(kind, variant.randrange(10**6)))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from nanoinfer.course.grading.cases import expect
-from nanoinfer.course.grading.paged import DEVICE, expect_attention, in_triton, paged
+from nanoinfer.course.grading import expect
+from nanoinfer.course.kits.a8_paged import DEVICE, expect_attention, in_triton, paged
 
 SLOT = "Token p lies in block p // block_size of the table, at place p % block_size of that block."
 PADDING = "Leave out the tokens whose slot is -1: in PyTorch, index -1 is the last slot."

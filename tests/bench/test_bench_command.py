@@ -126,7 +126,7 @@ def test_no_prefix_is_cached_between_repetitions(make_llm):
 
 def test_transformers_peer_pads_and_cuts_uneven_requests(make_llm):
     llm = make_llm(max_num_seqs=2)
-    _, question = llm._tokenizer.apply_chat_template([{"role": "user", "content": "What is 7 plus 5?"}])
+    _, question = llm.tokenizer.apply_chat_template([{"role": "user", "content": "What is 7 plus 5?"}])
     prompts, wanted = [[5, 6, 7], list(range(40, 60)), question], [9, 2, 24]
     ours = engines.generate_with(llm, 0, record=False)(prompts, wanted)
     assert llm.config.eos[0] in ours[2][:-1]  # and goes on
@@ -166,6 +166,7 @@ def test_vllm_peer_hands_over_prompts_lengths_and_limits(make_llm, monkeypatch):
     assert FakeVllm.settings["skip_tokenizer_init"] is False
 
 
+@pytest.mark.slow
 def test_start_is_measured_in_a_process_with_empty_caches(monkeypatch):
     seen = {}
     original = subprocess.run

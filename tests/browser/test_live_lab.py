@@ -14,7 +14,7 @@ SLIDER = ".ni-slider"
 EVIL = "<img src=x onerror=\"document.title='owned'\">"
 SETUP = """
 from nanoinfer import LLM, SamplingParams
-from nanoinfer.explore.live import live
+from nanoinfer.explore.live import LiveExplorer as live
 
 def engine(**more):
     return LLM("tiny", kvcache_block_size=4, max_num_batched_tokens=16, **({"num_kvcache_blocks": 14} | more))
@@ -22,13 +22,13 @@ def engine(**more):
 PROMPTS = ["Once upon a time there was a fox", "Once upon a time there was a small bird", "The river"]
 def show(llm, prompts=PROMPTS, most=18, **more):
     params = SamplingParams(max_tokens=most, ignore_eos=True, temperature=0)
-    return live(llm, prompts, params, decode=llm._tokenizer.decode, **more)
+    return live(llm, prompts, params, decode=llm.tokenizer.decode, **more)
 """
 ONE = ["llm = engine()", "w = show(llm)\nw"]
 # Steps that take 30 ms, and enough of them: on a fast machine a run would be over before a test has clicked.
 SLOW = [
-    "import time\nllm = engine(num_kvcache_blocks=1500)\nlaunch = llm._runner.launch\n"
-    "llm._runner.launch = lambda plan: (time.sleep(0.03), launch(plan))[1]",
+    "import time\nllm = engine(num_kvcache_blocks=1500)\nlaunch = llm.runner.launch\n"
+    "llm.runner.launch = lambda plan: (time.sleep(0.03), launch(plan))[1]",
     "w = show(llm, most=1500)\nw",
 ]
 
@@ -288,6 +288,7 @@ def test_two_live_explorers_on_a_page(opened):
 
 
 def test_a_cell_run_three_times_leaves_one_set_of_handlers(opened):
+    """B93."""
     book = opened(*ONE)
     book.ask("0", "first = w")
     for _ in range(2):

@@ -1,7 +1,18 @@
 """Who loses its blocks, what that costs, and in which order everybody goes on."""
 
 import pytest
-from kit.helpers import FunctionRunner, all_free, config, limits, make_core, params, prompt, run_all, sequences
+from kit.helpers import (
+    POLICIES,
+    FunctionRunner,
+    all_free,
+    config,
+    limits,
+    make_core,
+    params,
+    prompt,
+    run_all,
+    sequences,
+)
 
 from nanoinfer import BlockManager, SamplingParams, Scheduler, simulate
 from nanoinfer.reasons import Preemption
@@ -25,7 +36,7 @@ def test_a_re_prefill_yields_a_token_like_any_other():
     assert [len(output.completion_token_ids) for output in (first, second)] == [4, 4]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("caching", [True, False])
 def test_completions_do_not_depend_on_preemption(policy, caching):
     """B43: the same tokens in a roomy pool and under pressure."""
@@ -102,7 +113,7 @@ def test_a_step_that_preempts_under_the_mixed_policy_admits_nobody():
     assert admitted == []
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_tiny_cache_ends_and_says_what_it_wasted(policy, caching):
     """B49: every step computes something, the number of steps is bounded, and the waste is shown."""

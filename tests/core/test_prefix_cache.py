@@ -2,6 +2,7 @@
 
 import pytest
 from kit.helpers import (
+    POLICIES,
     FunctionRunner,
     all_free,
     check_pool,
@@ -123,7 +124,7 @@ def test_leaf_first_freeing_lets_a_shared_prefix_survive_an_interloper():
     assert short(trace.steps[2]) == "2:8+1@[0, 1, 2]"
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_use_of_the_pool_stays_between_nothing_and_everything(policy):
     """B21: used / nb in [0, 1] at every step, 0 when idle."""
     shared = prompt(8)

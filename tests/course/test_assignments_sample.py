@@ -2,14 +2,15 @@
 
 import pytest
 from assignments.matrix import COURSE, graded, hint_of, problems, problems_of_mutant, problems_of_points
+from kit.helpers import one_in
 from kit.small_course import make_course
 
-from nanoinfer.course.grading.score import Row, Score
-from nanoinfer.course.grading.wrong import write_wrong
+from nanoinfer.course.grading.mutants import write_mutants
+from nanoinfer.course.grading.score import Score, ScoreLine
 
 
-def row(name, cases, passed, hint=""):
-    return Row(name, name, "", 5.0, hint, "visible", cases=cases, passed=passed)
+def line(name, cases, passed, hint=""):
+    return ScoreLine(name, name, "", 5.0, hint, "visible", cases=cases, passed=passed)
 
 
 # Two wrong submissions of each assignment: where there is one, the second gets its hint from a hidden test only.
@@ -25,10 +26,16 @@ SAMPLE = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_solution_starter_and_wrong_submissions(name, tmp_path):
-    """100 %, 0 %, and in between with the hint that the docstring names; points, tests and hints are all there."""
-    mutants = write_wrong(COURSE, name, tmp_path)
+@pytest.mark.parametrize("name", one_in(2, SAMPLE))
+def test_solution_and_starter(name):
+    """100 % and 0 %; points, tests and hints are all there."""
+    assert problems(name, graded(name, [])) == []
+
+
+@pytest.mark.parametrize("name", one_in(8, SAMPLE))
+def test_wrong_submissions(name, tmp_path):
+    """Between 0 and 100 %, with the hint that the docstring names."""
+    mutants = write_mutants(COURSE, name, tmp_path)
     sample = [path for path in mutants if path.stem.partition("_")[2] in SAMPLE[name]]
     assert len(sample) == len(SAMPLE[name])
     assert problems(name, graded(name, sample)) == []
@@ -37,14 +44,14 @@ def test_solution_starter_and_wrong_submissions(name, tmp_path):
 
 def test_what_does_not_hold_is_said(tmp_path):
     """A wrong submission that nothing fails, one that is told the right hint, and points that do not add up."""
-    score, mutant = Score("x", [row("t", cases=1, passed=1)]), write_wrong(COURSE, "a1", tmp_path)[0]
+    score, mutant = Score("x", [line("t", cases=1, passed=1)]), write_mutants(COURSE, "a1", tmp_path)[0]
     assert problems_of_mutant(mutant, score) == [
         f"{mutant.name} scores 5 of 5 points (100 %)",
         f"{mutant.name}: no failing test says {hint_of(mutant)!r}",
     ]
-    half = Score("x", [row("t", cases=1, passed=1), row("u", cases=1, passed=0, hint=f"So: {hint_of(mutant)}!")])
+    half = Score("x", [line("t", cases=1, passed=1), line("u", cases=1, passed=0, hint=f"So: {hint_of(mutant)}!")])
     assert problems_of_mutant(mutant, half) == []
-    assert problems_of_points(half.rows) == [
+    assert problems_of_points(half.lines) == [
         "t has no hint",
         "2 visible tests have 10 points",
         "0 hidden tests have 0 points",
@@ -57,4 +64,4 @@ def test_an_edit_without_a_place_of_its_own_is_an_error(tmp_path, old):
     path = course.tests / "mutants" / "a1_more.toml"
     path.write_text(f'mistake = "More."\nhint = "less"\n[[edits]]\nold = "{old}"\nnew = ""\n')
     with pytest.raises(ValueError, match=rf"a1_more.toml: this must stand in its solution once.*\n{old}"):
-        write_wrong(course, "a1", tmp_path)
+        write_mutants(course, "a1", tmp_path)

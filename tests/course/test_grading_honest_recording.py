@@ -6,7 +6,7 @@ from runpy import run_path
 import pytest
 
 from nanoinfer.course.grading import run_student
-from nanoinfer.course.grading.cases import limits, prompt, tokens
+from nanoinfer.course.kits.requests import limits, prompt, tokens
 
 SOLUTIONS = Path(__file__).parents[1] / "assignments" / "solutions"
 PRESSED = {"prompts": [prompt(8, i) for i in range(4)], "sampling_params": tokens(6), **limits(4, 8)}

@@ -9,9 +9,11 @@ import time
 from textwrap import indent
 
 import pytest
-from kit.small_course import ANSWER, graded, hand_in, make_course, row
+from kit.helpers import slow
+from kit.small_course import ANSWER, graded, hand_in, line_of, make_course
 
 from nanoinfer.course.grading.isolate import Limits, run_isolated
+from nanoinfer.course.grading.submission import still_at
 
 BOUND = 60  # seconds; far more than any of them takes, far less than for ever
 
@@ -38,6 +40,8 @@ IN_ONE_FUNCTION = {
     ),
     "skips": ("import pytest; pytest.skip('not today')", "not today"),
 }
+
+KINDS = {"endless loop": "stopped", "endless loop that catches all": "stopped", "skips": "skipped"}
 
 # The whole file does it: (text, words of the error, points of 20).
 WHOLE_FILE = {
@@ -89,19 +93,22 @@ def course(tmp_path_factory):
     return make_course(tmp_path_factory.mktemp("course"))
 
 
-@pytest.mark.parametrize("name", IN_ONE_FUNCTION)
+@pytest.mark.parametrize(
+    "name", [slow(name) if name == "endless loop that catches all" else name for name in IN_ONE_FUNCTION]
+)
 def test_one_bad_function_costs_its_own_points_only(course, tmp_path, name):
     body, words = IN_ONE_FUNCTION[name]
     text = f"\ndef double(number):\n{indent(body, '    ')}\n\ndef total(numbers):\n    return sum(numbers)\n"
     started = time.monotonic()
     score = graded(course, hand_in(tmp_path, text))
     assert time.monotonic() - started < BOUND
-    assert (row(score, "test_double").score, row(score, "test_total").score) == (0, 3)
-    assert row(score, "test_a_secret_property").score == 10
-    assert re.search(words, row(score, "test_double").message), row(score, "test_double").message
+    assert (line_of(score, "test_double").score, line_of(score, "test_total").score) == (0, 3)
+    assert line_of(score, "test_a_secret_property").score == 10
+    assert re.search(words, line_of(score, "test_double").message), line_of(score, "test_double").message
+    assert line_of(score, "test_double").kind == KINDS.get(name, "failed")
 
 
-@pytest.mark.parametrize("name", WHOLE_FILE)
+@pytest.mark.parametrize("name", [slow(name) if name == "endless loop" else name for name in WHOLE_FILE])
 def test_a_bad_file_gets_a_score_and_a_message(course, tmp_path, name):
     text, words, points = WHOLE_FILE[name]
     started = time.monotonic()
@@ -109,7 +116,8 @@ def test_a_bad_file_gets_a_score_and_a_message(course, tmp_path, name):
     assert time.monotonic() - started < BOUND
     assert (score.score, score.max_score) == (points, 20)
     assert re.search(words, score.error), score.error
-    assert points or sum(row.seconds for row in score.rows) == 0, "what cannot be loaded is not tried in every test"
+    assert {line.kind for line in score.lines} == {"passed" if points else "not_loaded"}
+    assert points or sum(line.seconds for line in score.lines) == 0, "what cannot be loaded is not tried in every test"
     assert len(json.dumps(score.to_dict())) < 20_000
 
 
@@ -132,7 +140,7 @@ def test_a_file_beside_the_submission_can_be_imported(course, tmp_path):
     [
         "import importlib.metadata; importlib.metadata.version('numpy')",
         "import pkgutil; list(pkgutil.iter_modules())",
-        "import transformers",
+        slow("import transformers"),
     ],
 )
 def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_path, line):
@@ -141,8 +149,9 @@ def test_an_import_that_looks_through_the_path_reads_nothing_hidden(course, tmp_
     assert (score.percent, score.error) == (100, "")
 
 
+@pytest.mark.slow
 def test_many_endless_loops_are_bounded_in_all(course, tmp_path):
-    """Three tests may use up their time; those after them get a second each, and are told so."""
+    """B95: three tests may use up their time; those after them get a second each, and are told so."""
     text = "def double(n):\n    for _ in iter(int, 1): pass\n" + "".join(
         f"def total_{i}(n):\n    while True: pass\n" for i in range(5)
     )
@@ -152,21 +161,29 @@ def test_many_endless_loops_are_bounded_in_all(course, tmp_path):
     assert time.monotonic() - started < 4 * 6 + 2 * 2 + 15
     assert re.search(
         r"stopped after 1 s, still at line 8 .*\n\(3 tests have used up their whole time: those after them get",
-        row(score, "test_a_secret_property").message,
+        line_of(score, "test_a_secret_property").message,
     )
 
 
+@pytest.mark.slow
 def test_one_endless_loop_costs_its_time_once(course, tmp_path):
     """Whoever is soon in the function in which another test was stopped is stopped there; others have their time."""
     text = "import time\ndef spin(n):\n    while True: pass\ndouble = spin\n"
     text += "def total(n):\n    if len(n) == 2:\n        spin(n)\n    time.sleep(0.8)\n    return sum(n)\n"
     score = graded(course, hand_in(tmp_path, text))
-    assert [r.seconds // 1 for r in score.rows] == [5, 2, 0, 0]
-    assert row(score, "test_total").score == 3
-    message = row(score, "test_a_secret_property").message
+    assert [r.seconds // 1 for r in score.lines] == [5, 2, 0, 0]
+    assert line_of(score, "test_total").score == 3
+    message = line_of(score, "test_a_secret_property").message
     assert message.startswith("stopped after 0.5 s, still at line 3 of student.py, in spin; an earlier test")
+    assert [line.kind for line in score.lines] == ["stopped", "passed", "stopped_early", "stopped_early"]
     assert "used up" not in message
-    assert row(score, "test_a_secret_property").hint == ""
+    assert line_of(score, "test_a_secret_property").hint == ""
+
+
+def test_a_slow_answer_to_a_hidden_test_is_no_meddling(course, tmp_path):
+    """The grader looks where it is after a tenth of its time, and opens no file for that."""
+    slow = ANSWER.replace("return sum(numbers)", "import time; time.sleep(0.8); return sum(numbers)")
+    assert graded(course, hand_in(tmp_path, slow)).percent == 100
 
 
 def notebook(*cells):
@@ -180,7 +197,7 @@ def test_a_notebook_whose_cell_fails_is_graded_with_the_others(course, tmp_path)
     hand_in(tmp_path, notebook("def double(n): return 2 * n", "1 / 0\ndef total(n): return sum(n)"), "a1.ipynb")
     score = graded(course, tmp_path)
     assert score.score == 7
-    message = row(score, "test_total").message
+    message = line_of(score, "test_total").message
     assert "the submission has no total; cell 2 fails" in message
     assert "cell 2 fails with ZeroDivisionError: division by zero (line 1 of cell 2" in message
 
@@ -224,7 +241,7 @@ def test_a_growing_list_meets_the_memory_limit():
 def test_sleep_is_bounded_like_work():
     started = time.monotonic()
     ending = run_isolated(lambda: time.sleep(100), Limits(seconds=0.5))
-    assert ending.timed_out
+    assert ending.kind == "stopped"
     assert time.monotonic() - started < 5
 
 
@@ -235,6 +252,26 @@ def test_a_file_without_end_meets_its_limit(tmp_path):
                 file.write(bytes(1 << 20))
 
     assert "File too large" in run_isolated(fill, Limits(seconds=20)).message
+
+
+class Counts:
+    """Has a queue that is worked out when it is asked for, as a step of a trace has."""
+
+    asked = 0
+
+    @property
+    def waiting(self):
+        self.asked += 1
+        return []
+
+    def work(self):
+        time.sleep(0.8)
+        return self.asked
+
+
+def test_a_look_at_slow_work_does_not_interfere():
+    """After a tenth of its time the grader asks where the work is, and for its queues only when it is stopped."""
+    assert run_isolated(Counts().work, Limits(seconds=4), still_at).answer == 0
 
 
 def is_pipe(fd):
@@ -249,9 +286,9 @@ def test_an_answer_that_somebody_else_wrote_does_not_count():
 
     def forge():
         (answers,) = (fd for fd in range(3, 256) if is_pipe(fd) and others.get(fd) != os.fstat(fd).st_ino)
-        os.write(answers, b'{"token": "", "answer": ["passed", ""], "message": "", "timed_out": false}\n')
+        os.write(answers, b'{"token": "", "ending": {"kind": "answered", "answer": {"kind": "passed"}}}\n')
         os._exit(0)
 
     ending = run_isolated(forge, Limits())
-    assert ending.answer is None
+    assert ending.kind == "failed"
     assert re.search("ended the whole process|SIGKILL", ending.message)  # whoever has answered is killed

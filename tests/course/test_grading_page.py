@@ -36,7 +36,7 @@ def test_the_example_of_a_hidden_test(tmp_path, name):
     score = grade(hand_in(tmp_path / "ada", text), Grading(course, "a6", hidden=mine))
     assert (score.score, score.max_score, score.error) == (5 * share, 5, "")
     if not share:
-        assert re.search("sequence . is lost|RuntimeError|expected 8 tokens each|no end", score.rows[0].message)
+        assert re.search("sequence . is lost|RuntimeError|expected 8 tokens each|no end", score.lines[0].message)
 
 
 def test_the_script_for_gradescope(tmp_path):

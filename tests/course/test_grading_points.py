@@ -5,10 +5,11 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from kit.small_course import ANSWER, graded, hand_in, make_course, row, run_pytest
+from kit.helpers import one_in
+from kit.small_course import ANSWER, graded, hand_in, line_of, make_course, run_pytest
 
 from nanoinfer.course.grading.formats import CSV_COLUMNS, csv_row, gradescope, junit
-from nanoinfer.course.grading.score import Row, Score, score_table
+from nanoinfer.course.grading.score import Score, ScoreLine, score_table
 
 HALF = ANSWER.replace("sum(numbers)", "len(numbers)").replace("2 * number", "number / 0")
 
@@ -25,7 +26,7 @@ def half(course, tmp_path_factory):
 
 
 def test_cases_share_the_points_of_their_test(half):
-    total = row(half, "test_total")
+    total = line_of(half, "test_total")
     assert (total.cases, total.passed, total.score, total.max_score) == (3, 2, 2.0, 3.0)
     assert total.status == "partly"
     assert total.message.startswith("[three] assert 3 == 6")
@@ -33,26 +34,28 @@ def test_cases_share_the_points_of_their_test(half):
 
 def test_points_add_up(half):
     assert (half.score, half.max_score, half.percent) == (2.0, 20.0, 10.0)
-    assert [r.score for r in half.rows] == [0, 2, 0, 0]
+    assert [r.score for r in half.lines] == [0, 2, 0, 0]
 
 
 def test_thirds_add_up_to_a_whole():
-    rows = [Row(f"t{i}", "t", "", 1 / 3, "", "visible", cases=3, passed=3) for i in range(3)]
-    assert Score("x", rows).score == 1.0
-    assert Score("x", rows).percent == 100.0
+    lines = [ScoreLine(f"t{i}", "t", "", 1 / 3, "", "visible", cases=3, passed=3) for i in range(3)]
+    assert Score("x", lines).score == 1.0
+    assert Score("x", lines).percent == 100.0
     assert Score("x").percent == 0.0
 
 
 def test_a_message_names_the_line_of_the_submission(half):
-    assert row(half, "test_double").message == "ZeroDivisionError: division by zero (line 3 of student.py, in double)"
+    assert (
+        line_of(half, "test_double").message == "ZeroDivisionError: division by zero (line 3 of student.py, in double)"
+    )
 
 
 def test_title_part_hint_and_visibility(half):
-    assert row(half, "test_total").title == "Adds up a list."
-    assert row(half, "test_no_torch").title == "test_no_torch"
-    assert row(half, "test_total").hint == "Add them all."
-    assert row(half, "test_total").visibility == "visible"
-    assert row(half, "test_a_secret_property").visibility == "hidden"
+    assert line_of(half, "test_total").title == "Adds up a list."
+    assert line_of(half, "test_no_torch").title == "test_no_torch"
+    assert line_of(half, "test_total").hint == "Add them all."
+    assert line_of(half, "test_total").visibility == "visible"
+    assert line_of(half, "test_a_secret_property").visibility == "hidden"
 
 
 def test_reference_has_all_points_and_the_stub_none(course):
@@ -64,6 +67,7 @@ def test_reference_has_all_points_and_the_stub_none(course):
         data = json.loads(out.read_text())
         assert data["percent"] == percent
         assert {test["message"].partition("] ")[2] or test["message"] for test in data["tests"]} == said
+        assert {test["kind"] for test in data["tests"]} == {"passed" if which == "reference" else "unwritten"}
         assert {bool(test["hint"]) for test in data["tests"] if test["part"]} == {which == "reference"}
 
 
@@ -77,7 +81,9 @@ def test_the_plugin_prints_a_table_and_fails_like_pytest(course, tmp_path):
 
 @pytest.mark.parametrize(
     "marker",
-    ["points()", "points(-1)", "points('3')", "points(1, 2)", "points(1, tip='x')", "points(1, visibility='x')"],
+    one_in(
+        3, ["points()", "points(-1)", "points('3')", "points(1, 2)", "points(1, tip='x')", "points(1, visibility='x')"]
+    ),
 )
 def test_a_marker_that_is_not_as_it_should_be_is_an_error(tmp_path, marker):
     course = make_course(tmp_path)
@@ -96,7 +102,7 @@ def test_a_test_file_that_cannot_be_read_is_told(tmp_path):
 
 def test_the_score_survives_json(half):
     again = Score.from_dict(json.loads(json.dumps(half.to_dict())))
-    assert again == Score(half.submission, half.rows, again.seconds, half.error, half.assignment)
+    assert again == Score(half.submission, half.lines, again.seconds, half.error, half.assignment)
     assert half.to_dict()["tests"][1]["status"] == "partly"
 
 
@@ -113,7 +119,9 @@ def test_gradescope_gets_points_messages_and_hidden_tests(half):
 
 
 def test_junit_has_a_case_for_each_test(half):
-    bad = Score("odd\x00name", [Row("f.py::t", "t", "", 1, "", "visible", 1, 0, "bell \x07 <&>")], error="broken\x1b")
+    bad = Score(
+        "odd\x00name", [ScoreLine("f.py::t", "t", "", 1, "", "visible", 1, 0, "bell \x07 <&>")], error="broken\x1b"
+    )
     suites = ET.fromstring(junit([half, bad]))
     first, second = suites
     assert (first.get("tests"), first.get("failures")) == ("4", "4")
@@ -123,18 +131,18 @@ def test_junit_has_a_case_for_each_test(half):
 
 
 def test_a_csv_cell_is_never_a_formula(half):
-    line = dict(zip(CSV_COLUMNS, csv_row(Score("=HYPERLINK(1)", half.rows, error="+1\nmore")), strict=True))
+    line = dict(zip(CSV_COLUMNS, csv_row(Score("=HYPERLINK(1)", half.lines, error="+1\nmore")), strict=True))
     assert line["submission"] == "'=HYPERLINK(1)"
     assert line["error"] == "'+1"
     assert line["not_passed"].startswith("Doubles a number.; Adds up a list.")
 
 
 def test_the_table_shows_messages_and_hints_of_what_failed():
-    rows = [
-        Row("f::a", "Works", "p", 2, "Not shown.", "visible", 1, 1),
-        Row("f::b", "Fails", "p", 2, "Look there.", "visible", 1, 0, "first\nsecond"),
+    entries = [
+        ScoreLine("f::a", "Works", "p", 2, "Not shown.", "visible", 1, 1),
+        ScoreLine("f::b", "Fails", "p", 2, "Look there.", "visible", 1, 0, "first\nsecond"),
     ]
-    lines = list(score_table(Score("x", rows, error="the file is odd")))
+    lines = list(score_table(Score("x", entries, error="the file is odd")))
     assert [good for _, good in lines] == [False, True, False, False, False, False]
     assert lines[0][0] == "the file is odd"
     assert [line.strip() for line, _ in lines[3:]] == ["first", "second", "hint: Look there."]
@@ -157,7 +165,21 @@ EXPLAINED = """
 
 @pytest.mark.points(1, hint="Twice.")
 def test_why(impl):
-    assert impl.double(1) == 2, "no\\nwhy: Twice."
+    from nanoinfer import simulate
+    from nanoinfer.course.grading import explain_failure
+    assert impl.double(1) == 2, explain_failure(simulate([[1]]), 0, "no", "Twice.")
+
+@pytest.mark.points(1, hint="Not this one.")
+def test_own_hint(impl):
+    from nanoinfer.course.grading import expect
+    expect("double(2)", len(impl.double(2)), 4, hint="The hint of this check.")
+
+@pytest.mark.points(1, hint="The rule of another failure.")
+def test_caught(impl):
+    from nanoinfer.course.grading import expect
+    with pytest.raises(AssertionError):
+        expect("double(3)", len(impl.double(3)), 6, hint="Not shown: this one was caught.")
+    assert impl.double(3) == 6
 """
 
 
@@ -169,8 +191,11 @@ def test_a_message_is_whole_and_said_once(tmp_path):
     done = run_pytest(course, f"--impl={hand_in(tmp_path, ODD)}", str(public), "--tb=no")
     assert f"assert {list(range(300))} == 8\n{'':17}hint: Twice as much." in done.stdout
     assert "[none] helper is not implemented yet\nfailed" in done.stdout
-    assert re.search(" +no\n +why: Twice.\n=", done.stdout)
-    assert not re.search("-v|Add them all|short test summary|FAILED", done.stdout)
+    explained = done.stdout.partition("expected no\n")[2].partition("\nfailed")[0].split("\n")
+    assert [line.split()[0] for line in explained[-2:]] == ["why:", "see"], "neither a hint nor the comparison"
+    assert re.search(r"double\(2\): expected 4, got 300\n +hint: The hint of this check.\nfailed", done.stdout)
+    assert "hint: The rule of another failure." in done.stdout
+    assert not re.search("-v|Add them all|Not this one|Not shown|short test summary|FAILED", done.stdout)
 
 
 def test_a_file_that_cannot_be_loaded_is_told_once(course, tmp_path):
@@ -185,7 +210,7 @@ def test_a_file_that_cannot_be_loaded_is_told_once(course, tmp_path):
 def test_a_slip_that_stops_many_tests_is_told_by_the_first(course, tmp_path):
     text = "def helper(n): return n.missing\ndef double(n): return helper(n)\ndef total(numbers): return helper(0)\n"
     score = graded(course, hand_in(tmp_path, text))
-    first, second = row(score, "test_double"), row(score, "test_total")
+    first, second = line_of(score, "test_double"), line_of(score, "test_total")
     assert "no attribute 'missing' (line 1 of student.py, in helper" in first.message
     assert first.hint == "Twice as much."
     assert "the same error as in: Doubles a number." in second.message

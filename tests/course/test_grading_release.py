@@ -128,13 +128,13 @@ def test_a_variant_is_the_same_for_one_student_and_differs_between_two(course, t
     seen = {}
     for student in ("ada", "bob", "ada"):
         folder = hand_in(tmp_path / student, ANSWER)
-        message = graded(course, folder, by_name=True, public_only=True).rows[0].message
+        message = graded(course, folder, by_name=True, public_only=True).lines[0].message
         assert seen.setdefault(student, message) == message
         release(course, tmp_path / "copies" / f"{student}{len(list(tmp_path.glob('copies/*')))}", student)
     assert len(set(seen.values())) == 2
     copy = find_course(tmp_path / "copies" / "ada0")
     copy.student("a1").write_text(ANSWER)
-    assert graded(copy, copy.student("a1")).rows[0].message == seen["ada"]
+    assert graded(copy, copy.student("a1")).lines[0].message == seen["ada"]
 
 
 @pytest.mark.parametrize(

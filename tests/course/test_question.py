@@ -4,16 +4,15 @@ import sys
 import pytest
 
 from nanoinfer.course import hint
-from nanoinfer.course.prediction import StaticQuestion, predict
-from nanoinfer.course.question import OPEN, RIGHT, WRONG, Question
+from nanoinfer.course.question import OPEN, RIGHT, WRONG, Question, predict
 
 
 def test_a_choice_is_judged_by_its_text():
     question = Question("Who waits?", "B", ["A", "B"])
     assert question.judge("B").kind == RIGHT
-    verdict = question.judge("A")
-    assert verdict.kind == WRONG
-    assert verdict.words == "Not this time. You said A, and it is B."
+    feedback = question.judge("A")
+    assert feedback.kind == WRONG
+    assert feedback.words == "Not this time. You said A, and it is B."
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_without_tolerance_a_number_must_be_met():
 def test_a_function_is_asked_only_when_the_reader_has_answered():
     asked = []
     question = Question("How many?", lambda: asked.append(1) or 3)
-    assert "3" not in question.html
+    assert "3" not in question._repr_html_()
     assert not asked
     assert question.judge("3").kind == RIGHT
     assert asked == [1]
@@ -64,7 +63,7 @@ def test_a_function_with_an_impossible_answer_is_refused_when_asked():
 
 
 def test_the_static_form_hides_the_answer_in_a_closed_box():
-    html = StaticQuestion(Question("Is `a < b`?", "yes", ["yes", "no"], why="First.\n\nSecond."))._repr_html_()
+    html = Question("Is `a < b`?", "yes", ["yes", "no"], why="First.\n\nSecond.")._repr_html_()
     before, _, inside = html.partition("<details")
     assert "<code>a &lt; b</code>" in before
     assert "<li>yes</li><li>no</li>" in before
@@ -74,7 +73,7 @@ def test_the_static_form_hides_the_answer_in_a_closed_box():
 
 
 def test_the_text_form_does_not_tell():
-    assert Question("How many?", 17, why="It is 17.").plain == "Predict: How many?"
+    assert repr(Question("How many?", 17, why="It is 17.")) == "Predict: How many?"
 
 
 def test_a_hint_is_closed_and_escaped():
@@ -91,7 +90,7 @@ def test_without_anywidget_the_question_shows_in_its_static_form(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     assert predict("How many?", 3) is None
-    assert [type(view) for view in shown] == [StaticQuestion]
+    assert [type(view) for view in shown] == [Question]
 
 
 def test_importing_the_course_loads_no_widgets():

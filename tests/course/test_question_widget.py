@@ -16,26 +16,26 @@ def widget():
 def test_the_page_learns_the_answer_only_after_it_was_given(widget):
     assert "zeppelin" not in str(widget.get_state())
     widget.given = "A"
-    assert widget.verdict == {
+    assert widget.feedback == {
         "kind": "wrong",
         "words": "Not this time. You said A, and it is B.",
         "why": "<p>B came by zeppelin.</p>",
     }
 
 
-def test_an_open_verdict_does_not_tell_why():
+def test_open_feedback_does_not_tell_why():
     widget = QuestionWidget(Question("How many?", lambda: no_such_name, why="Because."))  # noqa: F821
     widget.given = "3"
-    assert widget.verdict["kind"] == "open"
-    assert widget.verdict["why"] == ""
+    assert widget.feedback["kind"] == "open"
+    assert widget.feedback["why"] == ""
 
 
 def test_it_can_be_asked_again(widget):
     widget.given = "A"
     widget.given = ""
-    assert "You said A," in widget.verdict["words"]
+    assert "You said A," in widget.feedback["words"]
     widget.given = "B"
-    assert widget.verdict["kind"] == "right"
+    assert widget.feedback["kind"] == "right"
 
 
 def test_a_static_form_stands_beside_the_widget(widget):

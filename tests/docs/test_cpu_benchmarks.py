@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from kit.helpers import config, params, prompt
 
-from nanoinfer.core.pending import Flight
+from nanoinfer.core.trace_builder import StepTimes
 from nanoinfer.trace.recorder import Recorder
 
 
@@ -51,13 +51,17 @@ def test_only_one_of_the_versions_is_cut_and_only_one_records(recording_cost, mo
     assert {len(core.scheduler.running) for core in made} == {4}
 
 
-class LoudFlight(Flight):
-    """Counts the laps."""
+class LoudTimes(StepTimes):
+    """Counts what is timed: steps and their parts."""
 
-    laps = 0
+    timed = 0
+
+    def __post_init__(self):
+        LoudTimes.timed += 1
+        super().__post_init__()
 
     def lap(self, name, now):
-        LoudFlight.laps += 1
+        LoudTimes.timed += 1
         super().lap(name, now)
 
 
@@ -69,14 +73,14 @@ def rest_of(core):
 
 
 def watched_run(recording_cost, deleted, overlap, monkeypatch):
-    """What a run tells: names of the recorder's events and of the recording's calls, and how many laps were taken;
+    """What a run tells: names of the recorder's events and of the recording's calls, and how many times were taken;
     with the outputs. Requests share a prefix, find it again, are preempted, aborted and, overlapped, stopped late."""
     core = recording_cost.make_core(config(2, 9, 16, 3, overlap=overlap), deleted)
     recorder, recording = Mock(spec=Recorder), Mock(next_index=0)
     core.scheduler.recorder = core.scheduler.block_manager.recorder = recorder
-    core._recording = recording
-    monkeypatch.setitem(core.step.__func__.__globals__, "Flight", LoudFlight)
-    LoudFlight.laps = 0
+    core._builder = recording
+    monkeypatch.setitem(core._step.__func__.__globals__, "StepTimes", LoudTimes)
+    LoudTimes.timed = 0
     core.add(prompt(5), params(8))
     finished = core.step()
     core.add(prompt(5), params(8))
@@ -86,16 +90,16 @@ def watched_run(recording_cost, deleted, overlap, monkeypatch):
     core.add(prompt(5), params(2))
     finished += rest_of(core)
     events, calls = ({call[0] for call in mock.mock_calls} for mock in (recorder, recording))
-    return (events, calls, LoudFlight.laps), [(s.seq_id, s.completion_token_ids, s.finish_reason) for s in finished]
+    return (events, calls, LoudTimes.timed), [(s.seq_id, s.completion_token_ids, s.finish_reason) for s in finished]
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlapped"])
 def test_the_cut_version_tells_nothing_and_does_the_same(recording_cost, monkeypatch, overlap):
     whole, outputs = watched_run(recording_cost, False, overlap, monkeypatch)
-    events, calls, laps = whole
+    events, calls, timed = whole
     assert events == {name for name in vars(Recorder) if not name.startswith("_")}, "else some call was not tried"
-    assert calls == {"request", "decided", "landed", "tell"}
-    assert laps > 0
+    assert calls == {"request", "begin_next", "add_step", "notify"}
+    assert timed > 0
     cut, cut_outputs = watched_run(recording_cost, True, overlap, monkeypatch)
     assert cut == (set(), set(), 0)
     assert cut_outputs == outputs
@@ -175,14 +179,15 @@ def test_cpu_throughput_reports_nothing_where_outputs_differ(cpu_throughput, run
 # ---- class_run.py -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_class_run_grades_everybody(load, run, monkeypatch, tmp_path):
     """The solution, the starter, a wrong submission and one that exits."""
     module = load("benchmarks/class_run")
     monkeypatch.setattr(module, "EVIDENCE", tmp_path)
     monkeypatch.setattr(module, "EVERY", 4)
     monkeypatch.setattr(module, "HOSTILE", {"exits": "import sys\n\nsys.exit(0)\n"})
-    wrong = module.write_wrong
-    monkeypatch.setattr(module, "write_wrong", lambda *arguments: wrong(*arguments)[:1])
+    wrong = module.write_mutants
+    monkeypatch.setattr(module, "write_mutants", lambda *arguments: wrong(*arguments)[:1])
     assert run(module, "--students", 4) == 0
     evidence = evidence_of(tmp_path, "class_run")
     assert (evidence["students"], evidence["jobs"]) == (4, 2)

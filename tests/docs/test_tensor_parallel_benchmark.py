@@ -6,6 +6,8 @@ import pytest
 
 from nanoinfer.engine.checkpoint import resolve_model
 
+pytestmark = pytest.mark.slow  # each starts several pairs of processes
+
 
 @pytest.fixture
 def found(load, run, tmp_path, monkeypatch):

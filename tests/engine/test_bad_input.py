@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kit.helpers import params, prompt
+from kit.helpers import POLICIES, params, prompt
 
 from nanoinfer import LLM, EngineConfig, SamplingParams, Trace, simulate
 from nanoinfer.reasons import RefusedError
@@ -19,7 +19,7 @@ def untouched(llm):
 
 def refused(llm, prompts, message, sampling_params=None, error=ValueError):
     """`prompts` are refused with this message, and the next call returns only its own results."""
-    next_id = llm._core.next_id
+    next_id = llm.core.next_id
     with pytest.raises(error, match=message):
         llm.generate(prompts, params(2) if sampling_params is None else sampling_params, use_tqdm=False)
     assert untouched(llm)
@@ -190,7 +190,7 @@ def test_an_engine_with_a_setting_that_cannot_be_is_refused(settings):
 
 def test_an_unknown_policy_names_the_known_ones():
     for make in (lambda: LLM("tiny", policy="sjf"), lambda: simulate([[1]], policy="sjf")):
-        with pytest.raises(ValueError, match=r"policy.*prefill_first, mixed.*'sjf'"):
+        with pytest.raises(ValueError, match=f"policy.*{', '.join(POLICIES)}.*'sjf'"):
             make()
 
 

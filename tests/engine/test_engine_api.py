@@ -11,7 +11,8 @@ import pytest
 from kit.helpers import all_free, params, prompt
 
 from nanoinfer import LLM, LLMEngine, SamplingParams, Trace
-from nanoinfer.core.pending import Done
+from nanoinfer.core.overlap.in_flight import Done
+from nanoinfer.core.plan import StepResult
 
 SMALL = {"kvcache_block_size": 4, "num_kvcache_blocks": 32}
 
@@ -53,13 +54,13 @@ def test_an_output_has_its_text_and_its_plain_int_ids(llm):
     """B06: ids are ints, not tensor scalars, and text is what they decode to."""
     (output,) = llm.generate(["The cat"], params(5), use_tqdm=False)
     assert [type(token) for token in output["token_ids"]] == [int] * 5
-    assert output["text"] == llm._tokenizer.decode(output["token_ids"])
+    assert output["text"] == llm.tokenizer.decode(output["token_ids"])
     assert output["finish_reason"] == "length"
 
 
 def test_text_and_its_ids_give_the_same_completion(llm):
     (by_text,) = llm.generate(["The cat sat"], params(4), use_tqdm=False)
-    (by_ids,) = llm.generate([llm._tokenizer.encode("The cat sat")], params(4), use_tqdm=False)
+    (by_ids,) = llm.generate([llm.tokenizer.encode("The cat sat")], params(4), use_tqdm=False)
     assert by_text["token_ids"] == by_ids["token_ids"]
     assert by_ids["prompt"] is None
 
@@ -77,14 +78,14 @@ def test_many_calls_leave_no_growth(llm):
     llm.generate([prompt(2)], params(1), use_tqdm=False)
 
     def kept():
-        core = llm._core
+        core = llm.core
         return [len(owner) for owner in (core.sequences, core._finished, llm._unclaimed, core.scheduler.sequences)]
 
     before = kept()
     for i in range(100):
         llm.generate([[i + 1, i + 2]], SamplingParams(max_tokens=1, temperature=1, seed=i), use_tqdm=False)
         assert kept() == before
-    assert len(llm._runner.sampled_in) <= 1
+    assert len(llm.runner.sampled_in) <= 1
     assert all_free(llm.scheduler)
 
 
@@ -113,13 +114,13 @@ def test_max_model_len_is_never_above_the_positions_of_the_model(make_llm):
 def test_eos_of_the_model_ends_a_request_and_ignore_eos_does_not(llm):
     """B75, with the model's own ids: forced, so that it does not depend on the weights."""
     eos = llm.config.eos[0]
-    launch = llm._runner.launch
-    llm._runner.launch = lambda plan: Done([eos] * len(launch(plan).result()))
+    launch = llm.runner.launch
+    llm.runner.launch = lambda plan: Done(StepResult([eos] * len(launch(plan).result().token_ids)))
     try:
         (first,) = llm.generate([[eos, 5, eos]], SamplingParams(max_tokens=4), use_tqdm=False)
         (second,) = llm.generate([[eos, 5, eos]], SamplingParams(max_tokens=4, ignore_eos=True), use_tqdm=False)
     finally:
-        del llm._runner.launch
+        del llm.runner.launch
     assert (first["token_ids"], first["finish_reason"]) == ([eos], "eos")
     assert (second["token_ids"], second["finish_reason"]) == ([eos] * 4, "length")
 
@@ -140,10 +141,10 @@ def test_stale_contents_of_the_cache_are_never_seen(llm):
     """B07: half-filled blocks are masked, whatever lies in their other slots."""
     expected = ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False))
     llm.reset_prefix_cache()
-    for cache in llm._runner.loaded.caches:
+    for cache in llm.runner.loaded.caches:
         cache.blocks.fill_(1e30)
     assert ids_of(llm.generate([prompt(5), prompt(2, 1)], params(6), use_tqdm=False)) == expected
-    for cache in llm._runner.loaded.caches:
+    for cache in llm.runner.loaded.caches:
         cache.blocks.zero_()
     llm.reset_prefix_cache()
 
@@ -182,8 +183,8 @@ def test_a_seed_holds_beside_a_batch_mate_without_one(make_llm):
 
 def test_a_seeded_request_draws_anew_in_every_step(llm, monkeypatch):
     """B72: over equal logits only the draw decides, so a generator rebuilt each step would repeat one token."""
-    forward = llm._runner.loaded.forward
-    monkeypatch.setattr(llm._runner.loaded, "forward", lambda *inputs: forward(*inputs).zero_())
+    forward = llm.runner.loaded.forward
+    monkeypatch.setattr(llm.runner.loaded, "forward", lambda *inputs: forward(*inputs).zero_())
     each = SamplingParams(max_tokens=12, ignore_eos=True, seed=42)
     (output,) = llm.generate([prompt(5)], each, use_tqdm=False)
     assert len(set(output["token_ids"])) > 6
@@ -331,7 +332,7 @@ def test_closing_gives_the_memory_back_although_the_engine_is_still_named():
     for _ in range(3):
         llm = LLM("tiny", **SMALL)
         llm.generate([[1, 2]], params(2), record=True, use_tqdm=False)
-        caches, parameters = llm._runner.loaded.caches, llm._runner.loaded.model.parameters()
+        caches, parameters = llm.runner.loaded.caches, llm.runner.loaded.model.parameters()
         gone = [weakref.ref(tensor) for tensor in [*(cache.blocks for cache in caches), *parameters]]
         del caches, parameters
         engine = weakref.ref(llm)
@@ -360,7 +361,7 @@ def test_deleting_an_engine_without_closing_it_gives_the_memory_back_too():
     """B64: no exit hook and no global holds it."""
     llm = LLM("tiny", **SMALL)
     llm.generate([[1, 2]], params(2), use_tqdm=False)
-    engine, cache = weakref.ref(llm), weakref.ref(llm._runner.loaded.caches[0].blocks)
+    engine, cache = weakref.ref(llm), weakref.ref(llm.runner.loaded.caches[0].blocks)
     del llm
     gc.collect()
     assert engine() is None

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from kit.helpers import all_free, check_pool, params, prompt
+from kit.helpers import POLICIES, all_free, check_pool, params, prompt
 
 from nanoinfer import LLM
 
@@ -26,7 +26,7 @@ def drain(llm):
         if llm.is_finished():
             return outputs
         outputs |= {output["request_id"]: output for output in llm.step()}
-    raise AssertionError(f"no end\n{llm.scheduler.describe()}")
+    raise AssertionError(f"no end\n{llm.scheduler}")
 
 
 def at_call(monkeypatch, owner, name, number, action, after=False):
@@ -71,7 +71,7 @@ def test_ctrl_c_in_a_forward_pass_drops_the_batch_and_only_the_batch(llm, monkey
     expected = alone(llm, ids, params(6))
     other = llm.add_request(ids, params(6))
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", call, SIGNALS[how])
+        at_call(patch, llm.runner, "launch", call, SIGNALS[how])
         with pytest.raises(KeyboardInterrupt):
             llm.generate([prompt(5, 2), prompt(7, 3)], params(8), use_tqdm=False)
     check_pool(llm.scheduler)
@@ -106,7 +106,7 @@ def test_ctrl_c_inside_a_decision_waits_until_it_is_complete(llm, monkeypatch, p
 def test_ctrl_c_again_while_the_first_is_cleaned_up_leaves_nothing_queued(llm, monkeypatch):
     """An impatient user; the second signal waits until the batch is gone."""
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", 2, raise_interrupt)
+        at_call(patch, llm.runner, "launch", 2, raise_interrupt)
         at_call(patch, llm.scheduler, "abort", 1, sigint_from_a_thread)
         with pytest.raises(KeyboardInterrupt):
             llm.generate([prompt(n, n - 5) for n in (5, 6, 7)], params(8), use_tqdm=False)
@@ -132,7 +132,7 @@ def test_ctrl_c_while_stepping_by_hand_loses_no_result_and_no_request(llm, monke
     llm.generate([prompt(5, 2)], params(4), use_tqdm=False)
     second = llm.add_request(prompt(4, 3), params(3))
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", 1, raise_interrupt)
+        at_call(patch, llm.runner, "launch", 1, raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             llm.step()
     outputs = drain(llm)
@@ -144,7 +144,7 @@ def test_an_undone_step_puts_its_rows_back_in_their_order_before_those_who_waite
     ids = [llm.add_request(prompt(5, tag), params(4)) for tag in range(3)]
     llm.step()
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", 1, raise_interrupt)
+        at_call(patch, llm.runner, "launch", 1, raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             llm.step()
     newcomer = llm.add_request(prompt(5, 3), params(1))
@@ -153,7 +153,7 @@ def test_an_undone_step_puts_its_rows_back_in_their_order_before_those_who_waite
     assert sorted(drain(llm)) == [*ids, newcomer]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_an_interrupted_chunk_is_computed_again_and_counts_once(make_llm, monkeypatch, policy):
     """The chunks are 1 to 3 of 3 whether or not one of them was interrupted."""
     llm = make_llm(kvcache_block_size=4, num_kvcache_blocks=16, max_num_batched_tokens=4, policy=policy)
@@ -161,7 +161,7 @@ def test_an_interrupted_chunk_is_computed_again_and_counts_once(make_llm, monkey
     llm.add_request(prompt(10), params(3))
     trace = llm.start_trace()
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", 1, raise_interrupt)
+        at_call(patch, llm.runner, "launch", 1, raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
             llm.step()
     (output,) = drain(llm).values()
@@ -180,7 +180,7 @@ def test_ctrl_c_while_results_become_text_loses_none(llm, monkeypatch):
     for batch in ([prompt(5, 3)], []):
         by_hand = [llm.add_request(prompt(4, tag), params(1)) for tag in (1, 2)]
         with monkeypatch.context() as patch:
-            at_call(patch, llm._tokenizer, "decode", 1, raise_interrupt)
+            at_call(patch, llm.tokenizer, "decode", 1, raise_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 llm.generate(batch, params(3), use_tqdm=False) if batch else llm.step()
         assert sorted(drain(llm)) == by_hand
@@ -193,7 +193,7 @@ def test_an_error_in_the_forward_pass_comes_through_unchanged(llm, monkeypatch):
         raise ZeroDivisionError("mine")
 
     for owner, name, call, after in (
-        (llm._runner, "launch", 2, False),
+        (llm.runner, "launch", 2, False),
         (llm.scheduler.block_manager, "hash_blocks", 2, False),
         (llm.scheduler.block_manager, "deallocate", 1, True),
         (llm.scheduler, "_finish_reason", 2, False),
@@ -203,7 +203,7 @@ def test_an_error_in_the_forward_pass_comes_through_unchanged(llm, monkeypatch):
             with pytest.raises(ZeroDivisionError, match="mine"):
                 llm.generate([prompt(5), prompt(6, 1)], params(1 if name != "launch" else 3), use_tqdm=False)
         assert llm.is_finished(), name
-        assert not llm._core.sequences, name
+        assert not llm.core.sequences, name
         check_pool(llm.scheduler)
         assert len(llm.generate([prompt(5)], params(2), use_tqdm=False)[0]["token_ids"]) == 2
 
@@ -223,7 +223,7 @@ def test_a_callback_that_stops_the_recording_loses_no_result(llm):
 def test_aborting_one_of_the_batch_from_on_step_ends_the_others_normally(llm):
     """generate() returns; the aborted one keeps its place, its tokens so far and its reason."""
     expected = alone(llm, prompt(6, 1), params(5))
-    dropped = llm._core.next_id
+    dropped = llm.core.next_id
 
     def on_step(trace, i):
         if i == 1:
@@ -272,7 +272,7 @@ def test_a_request_aborted_while_its_step_runs_has_no_result_and_a_row(llm, monk
     trace = llm.start_trace()
     dropped, kept = llm.add_request(prompt(5), params(3)), llm.add_request(prompt(6, 1), params(3))
     with monkeypatch.context() as patch:
-        at_call(patch, llm._runner, "launch", 2, lambda: llm.abort(dropped))
+        at_call(patch, llm.runner, "launch", 2, lambda: llm.abort(dropped))
         outputs = drain(llm)
     llm.stop_trace()
     assert list(outputs) == [kept]

@@ -1,7 +1,7 @@
 """The engine with the overlapped loop: the same outputs, and it stays usable. (On the CPU no time is saved.)"""
 
 import pytest
-from kit.helpers import all_free, check_pool, params, prompt
+from kit.helpers import POLICIES, all_free, check_pool, params, prompt
 
 from nanoinfer import SamplingParams, Scheduler
 
@@ -28,7 +28,7 @@ def test_none_chooses_the_plain_loop_on_the_cpu(engines):
     assert [llm.config.overlap for llm in engines] == [False, True]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_outputs_are_those_of_the_plain_loop(make_llm, policy):
     """Texts that end by eos, by a stop id and by length; preemptions, chunks, seeded sampling."""
     prompts = ["Once upon a time", "Tom has a dog. Tom", [5, 9, 6, 12, 11, 80, 3], "The cat sat"]
@@ -98,7 +98,7 @@ def test_candidates_are_of_the_newest_step(engines, overlapped):
 def test_ctrl_c_in_a_forward_pass_drops_the_batch_and_only_the_batch(overlapped, monkeypatch, call):
     expected = overlapped.generate([prompt(9, 1)], params(6), use_tqdm=False)[0]["token_ids"]
     other = overlapped.add_request(prompt(9, 1), params(6))
-    original, calls = overlapped._runner.launch, []
+    original, calls = overlapped.runner.launch, []
 
     def run(plan):
         calls.append(plan)
@@ -107,7 +107,7 @@ def test_ctrl_c_in_a_forward_pass_drops_the_batch_and_only_the_batch(overlapped,
         return original(plan)
 
     with monkeypatch.context() as patch:
-        patch.setattr(overlapped._runner, "launch", run)
+        patch.setattr(overlapped.runner, "launch", run)
         with pytest.raises(KeyboardInterrupt):
             overlapped.generate([prompt(5, 2), prompt(7, 3)], params(8), use_tqdm=False)
     check_pool(overlapped.scheduler)
@@ -146,7 +146,7 @@ def test_a_scheduler_with_its_own_postprocess_needs_the_plain_loop(make_llm):
         def postprocess(self, plan, token_ids):
             super().postprocess(plan, token_ids)
 
-    with pytest.raises(TypeError, match="overlap=True needs a scheduler"):
+    with pytest.raises(TypeError, match="overlap=True does not work with Own: it has its own postprocess"):
         make_llm(overlap=True, scheduler_cls=Own)
     assert make_llm(scheduler_cls=Own).config.overlap is False
 

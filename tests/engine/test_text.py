@@ -15,13 +15,13 @@ START = "<|im_start|>"
 
 def count_renderings(llm, monkeypatch):
     calls = []
-    original = llm._tokenizer.apply_chat_template
+    original = llm.tokenizer.apply_chat_template
 
     def counted(*args, **kwargs):
         calls.append((args, kwargs))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(llm._tokenizer, "apply_chat_template", counted)
+    monkeypatch.setattr(llm.tokenizer, "apply_chat_template", counted)
     return calls
 
 
@@ -40,10 +40,10 @@ def test_a_rendered_chat_gets_no_second_start_token(llm):
     """B90: its ids are those of the rendered text, with as many start tokens as the text has."""
     trace = llm.chat(CHAT, params(2), record=True, use_tqdm=False)
     (request,) = trace.requests.values()
-    start_id, *rest = llm._tokenizer.encode(START)
+    start_id, *rest = llm.tokenizer.encode(START)
     assert rest == []
     assert request.prompt_token_ids.count(start_id) == request.prompt.count(START) == 2
-    assert request.prompt_token_ids == llm._tokenizer.encode(request.prompt)
+    assert request.prompt_token_ids == llm.tokenizer.encode(request.prompt)
     assert trace.outputs[0]["num_prompt_tokens"] == len(request.prompt_token_ids)
 
 
@@ -74,11 +74,11 @@ def test_options_reach_the_template(llm):
 
 def test_plain_text_gets_no_special_tokens(llm):
     """B90."""
-    ids = llm._tokenizer.encode("The cat sat")
+    ids = llm.tokenizer.encode("The cat sat")
     trace = llm.generate(["The cat sat"], params(1), record=True, use_tqdm=False)
     (request,) = trace.requests.values()
     assert request.prompt_token_ids == ids
-    assert llm._tokenizer.decode(ids) == "The cat sat"
+    assert llm.tokenizer.decode(ids) == "The cat sat"
 
 
 def test_a_trace_with_text_survives_a_round_trip(llm, tmp_path):

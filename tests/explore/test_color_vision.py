@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from nanoinfer import SamplingParams, simulate
-from nanoinfer.explore.shell import explore
+from nanoinfer.explore.shell import Exploration as explore
 from nanoinfer.trace.spans import sequence_spans
 from nanoinfer.viz.theme import DARK, LIGHT
 

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 from kit.helpers import limits, params, prompt
-from kit.payloads import columns_of, unpack
+from kit.node import run_node
+from kit.payloads import case
 
 from nanoinfer import SamplingParams, compare, simulate
-from nanoinfer.explore.compare import comparison_to_html, explore_comparison, payload
-from nanoinfer.explore.compare_words import MOST_LISTED, difference_text, metrics_rows, side_names
+from nanoinfer.explore.comparison import ComparisonPage, payload
+from nanoinfer.explore.comparison_words import MOST_LISTED, difference_text, metrics_rows, side_names
 from nanoinfer.explore.frames import MOST_FRAMES
+from nanoinfer.reasons import Stop
 
 
 def costs(plan):
@@ -33,27 +35,23 @@ def timed():
 
 def test_both_traces_are_packed_whole(timed):
     told = payload(timed)
-    for side, trace in zip(told["sides"], (timed.trace_a, timed.trace_b), strict=True):
-        read = unpack(side["trace"])
-        assert len(read.states) == len(trace.steps)
-        for i in range(len(trace.steps)):
-            assert read.frames[i][3] == trace.explain(i)
-            assert read.states[i].tables == trace.state(i).block_tables
+    traces = timed.trace_a, timed.trace_b
+    run_node("payload.test.mjs", [case(s["name"], t, s["trace"]) for s, t in zip(told["sides"], traces, strict=True)])
     assert [side["name"] for side in told["sides"]] == ["policy prefill_first", "policy mixed"]
 
 
 def test_the_clock_says_when_every_step_started_and_the_last_one_ended(timed):
-    told = payload(timed)
-    clock = columns_of(told["clock"])
+    told, traces = payload(timed), (timed.trace_a, timed.trace_b)
+    clock = {name: [step.clock for step in trace.steps] for name, trace in zip("ab", traces, strict=True)}
+    run_node("columns.test.mjs", [{"chunk": told["clock"], "columns": clock}])
     assert told["unit"] == "seconds"
-    for name, trace, end in zip("ab", (timed.trace_a, timed.trace_b), told["ends"], strict=True):
-        assert clock[name] == [step.clock for step in trace.steps]
+    for trace, end in zip(traces, told["ends"], strict=True):
         assert end == trace.steps[-1].clock + trace.steps[-1].timing["duration"]
 
 
 def test_frames_are_equally_long_on_both_sides(monkeypatch):
     """A trace of many steps is shown in buckets; the other one then is as well, even if it is short."""
-    import nanoinfer.explore.compare as module
+    import nanoinfer.explore.comparison as module
 
     short, long = run(cost_model=costs), run(cost_model=costs, max_num_seqs=2)
     limit = len(short.steps) + 1
@@ -65,8 +63,8 @@ def test_frames_are_equally_long_on_both_sides(monkeypatch):
     assert sizes[0] == sizes[1] > 1
     assert comparison.first_difference > sizes[0]
     assert told["difference"]["frame"] == comparison.first_difference // sizes[0]
-    clock = columns_of(told["clock"])
-    assert clock["b"] == [step.clock for step in long.steps[:: sizes[1]]]
+    clock = {n: [step.clock for step in t.steps[:: sizes[1]]] for n, t in (("a", short), ("b", long))}
+    run_node("columns.test.mjs", [{"chunk": told["clock"], "columns": clock}])
 
 
 def test_clocks_that_count_different_things_have_no_common_time():
@@ -120,12 +118,28 @@ def test_a_trace_that_only_ends_earlier_is_the_difference():
     short = run()
     del short.steps[-2:]
     comparison = compare(short, run())
+    assert comparison.attribute == "steps"
+    assert (comparison.value_a, comparison.value_b) == (len(short.steps), len(short.steps) + 2)
     assert difference_text(comparison) == (
         f"The traces first differ at step {len(short.steps)}: a has {len(short.steps)} steps, "
         f"b has {len(short.steps) + 2}."
     )
-    assert "b: " in explore_comparison(comparison).text
-    assert "a: has ended" in explore_comparison(comparison).text
+    assert "b: " in ComparisonPage(comparison).text
+    assert "a: has ended" in ComparisonPage(comparison).text
+
+
+def test_values_are_told_whatever_they_hold():
+    """A reason may hold the very words that join the sentence."""
+    a, b = run(), run()
+    a.steps[2].stop, b.steps[2].stop = Stop("X: 1 in a, 2 in b"), Stop("Y" * 300)
+    comparison = compare(a, b)
+    assert (comparison.first_difference, comparison.attribute) == (2, "stop")
+    assert (comparison.value_a, comparison.value_b) == ("X: 1 in a, 2 in b", "Y" * 300)
+    assert comparison.what == f"stop: X: 1 in a, 2 in b in a, {'Y' * 300} in b"
+    cut = "Y" * 160 + "\u2026"
+    assert difference_text(comparison) == (
+        f"The traces first differ at step 2: stop is X: 1 in a, 2 in b in a, {cut} in b."
+    )
 
 
 def test_other_chunks_and_other_blocks_are_told_apart():
@@ -139,7 +153,7 @@ def test_long_lists_are_cut():
     prompts = [prompt(3, i) for i in range(60)]
     runs = [simulate(prompts, params(2), **limits(4, 400, 400, n)) for n in (4, 60)]
     text = difference_text(compare(*runs))
-    assert f"and {56 - MOST_LISTED} more" in text
+    assert f"and {56 - MOST_LISTED + 1} more" in text
     assert len(text) < 300
 
 
@@ -191,7 +205,7 @@ def test_a_run_without_an_end_has_gaps_in_its_metrics():
 
 
 def test_a_cell_gives_html_a_picture_and_text_and_no_widget(timed):
-    bundle = explore_comparison(timed)._repr_mimebundle_()
+    bundle = ComparisonPage(timed)._repr_mimebundle_()
     assert set(bundle) == {"text/html", "image/png", "text/plain"}
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     i = timed.first_difference
@@ -203,7 +217,7 @@ def test_a_cell_gives_html_a_picture_and_text_and_no_widget(timed):
 
 
 def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
-    comparison_to_html(timed, tmp_path / "both.html", theme="dark")
+    timed.to_html(tmp_path / "both.html", theme="dark")
     page = (tmp_path / "both.html").read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"'\s)]+", page)) == {"http://www.w3.org/2000/svg"}
     assert '"theme":"dark"' in page
@@ -211,20 +225,18 @@ def test_a_file_is_one_page_that_names_no_other_resource(timed, tmp_path):
 
 
 def test_long_traces_get_a_poster_of_where_they_part():
-    runs = [simulate([prompt(4)], params(900), policy=p, max_model_len=1000, **limits(16, 80)) for p in POLICIES]
-    assert explore_comparison(compare(*runs)).png.startswith(b"\x89PNG")
-
-
-POLICIES = ("prefill_first", "mixed")
+    load = [[prompt(4)], params(900)]
+    a, b = (simulate(*load, policy=p, max_model_len=1000, **limits(16, 80)) for p in ("prefill_first", "mixed"))
+    assert ComparisonPage(compare(a, b)).png.startswith(b"\x89PNG")
 
 
 def test_traces_without_steps_can_be_shown():
-    bundle = explore_comparison(compare(simulate([]), simulate([])))._repr_mimebundle_()
+    bundle = ComparisonPage(compare(simulate([]), simulate([])))._repr_mimebundle_()
     assert "Both traces decided the same in all 0 steps." in bundle["text/plain"]
 
 
 def test_theme_and_height_are_checked(timed):
     with pytest.raises(ValueError, match="theme must be one of"):
-        explore_comparison(timed, theme="pink")
+        ComparisonPage(timed, theme="pink")
     with pytest.raises(ValueError, match="height must be a positive"):
-        explore_comparison(timed, height=0)
+        ComparisonPage(timed, height=0)

@@ -7,8 +7,8 @@ from kit.helpers import limits, params, prompt
 from kit.lab import crowded
 
 from nanoinfer import SamplingParams, compare, simulate
-from nanoinfer.explore.compare import explore_comparison
-from nanoinfer.explore.compare_words import difference_text, metrics_rows
+from nanoinfer.explore.comparison import ComparisonPage as explore_comparison
+from nanoinfer.explore.comparison_words import difference_text, metrics_rows
 
 pytestmark = pytest.mark.browser
 

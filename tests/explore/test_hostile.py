@@ -9,8 +9,8 @@ from kit.lab import crowded
 from playwright.sync_api import expect
 
 from nanoinfer import compare, simulate
-from nanoinfer.explore.compare import explore_comparison
-from nanoinfer.explore.shell import explore
+from nanoinfer.explore.comparison import ComparisonPage as explore_comparison
+from nanoinfer.explore.shell import Exploration as explore
 
 pytestmark = pytest.mark.browser
 

@@ -15,8 +15,8 @@ from nanoinfer import SamplingParams
 
 pytest.importorskip("anywidget")
 from nanoinfer.explore import live_feed
-from nanoinfer.explore.live import LiveExplorer, live
-from nanoinfer.explore.live_candidates import candidates_of
+from nanoinfer.explore.live import LiveExplorer
+from nanoinfer.explore.live_sequences import candidates_of
 from nanoinfer.explore.pack import pack
 
 PROMPTS = ["Once upon a time there was a fox", "Once upon a time there was a small bird", "The river"]
@@ -28,7 +28,7 @@ def open_live(monkeypatch):
     made = []
 
     def open_live(llm, prompts=PROMPTS, sampling_params=None, **more):
-        explorer = live(llm, prompts, sampling_params or params(8), decode=llm._tokenizer.decode, **more)
+        explorer = LiveExplorer(llm, prompts, sampling_params or params(8), decode=llm.tokenizer.decode, **more)
         explorer.sent = []
         monkeypatch.setattr(explorer, "send", lambda message, buffers=None: explorer.sent.append(message))
         made.append(explorer)
@@ -194,7 +194,7 @@ def test_without_an_event_loop_run_says_so(llm, open_live):
 
 def test_refused_requests_are_told_and_the_engine_is_as_before(llm, open_live):
     explorer = open_live(llm)
-    before = llm.scheduler.describe()
+    before = str(llm.scheduler)
     for message in (
         {"prompt": "", "max_tokens": 4, "temperature": 0},
         {"prompt": "x", "max_tokens": None, "temperature": 0},
@@ -207,7 +207,7 @@ def test_refused_requests_are_told_and_the_engine_is_as_before(llm, open_live):
     press(explorer, "abort", id=999)
     assert "999" in note(explorer)
     press(explorer, "no such button")
-    assert llm.scheduler.describe() == before
+    assert str(llm.scheduler) == before
     assert explorer.status["accepted"]["count"] == 0
     press(explorer, "step")
     assert not explorer.status["failed"]
@@ -251,7 +251,7 @@ def test_reset_while_it_runs(llm, open_live):
 
 def fail_at(monkeypatch, llm, number, action):
     """`action` in place of the `number`-th forward pass."""
-    runner = llm._core.runner
+    runner = llm.core.runner
     original, calls = runner.launch, []
 
     def failing(plan):
@@ -286,7 +286,7 @@ def test_an_interrupt_during_a_run(llm, open_live, monkeypatch, ignored):
 def test_a_message_on_another_thread_takes_its_turn_between_two_steps(llm, open_live, monkeypatch):
     """JupyterLab delivers some on a thread of their own: an abort must not touch the engine in the middle of a step."""
     explorer = open_live(llm, prompts=[[5, 6, 7], [8, 9]], sampling_params=params(60))
-    launch, abort, threads, inside = llm._runner.launch, llm.abort, [], []
+    launch, abort, threads, inside = llm.runner.launch, llm.abort, [], []
 
     def slow(plan):
         inside.append(plan)
@@ -299,7 +299,7 @@ def test_a_message_on_another_thread_takes_its_turn_between_two_steps(llm, open_
         threads.append((threading.current_thread(), list(inside)))
         return abort(request_id)
 
-    monkeypatch.setattr(llm._runner, "launch", slow)
+    monkeypatch.setattr(llm.runner, "launch", slow)
     monkeypatch.setattr(llm, "abort", noted)
     second = max(states(explorer))
 
@@ -384,6 +384,7 @@ def test_a_recording_that_somebody_else_stopped_is_noticed(llm, open_live):
 
 
 def test_made_three_times_one_listens(llm, open_live):
+    """B93."""
     made = [open_live(llm) for _ in range(3)]
     assert len(llm.scheduler.waiting) == 3, "the old ones' requests are gone"
     press(made[-1], "step")
@@ -440,14 +441,14 @@ def test_close_stops_the_recording_and_leaves_others_requests(llm, open_live):
 def test_refused_at_the_start_nothing_stays(llm, open_live):
     llm.start_trace()
     with pytest.raises(RuntimeError, match="already being recorded"):
-        live(llm, PROMPTS)
+        LiveExplorer(llm, PROMPTS)
     llm.stop_trace()
     with pytest.raises(ValueError, match="empty"):
-        live(llm, ["fine", ""])
+        LiveExplorer(llm, ["fine", ""])
     with pytest.raises(ValueError, match="2 sampling_params for 1 prompts"):
-        live(llm, "one", [SamplingParams()] * 2)
+        LiveExplorer(llm, "one", [SamplingParams()] * 2)
     with pytest.raises(ValueError, match="theme"):
-        live(llm, "one", theme="blue")
+        LiveExplorer(llm, "one", theme="blue")
     assert llm.is_finished()
     open_live(llm)
 
@@ -544,7 +545,9 @@ def test_a_program_that_leaves_an_explorer_open_ends_in_silence():
 def test_without_anywidget_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['anywidget'] = None\n"
-        "try:\n    import nanoinfer.explore.live\nexcept ImportError as error:\n    print(error)"
+        "from nanoinfer import LLM\n"
+        "try:\n    LLM('tiny').explore()\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'nanoinfer[notebooks]'" in done.stdout
+    assert done.stdout.startswith("llm.explore() needs anywidget")
+    assert 'pip install "nanoinfer[notebooks]"' in done.stdout

@@ -1,116 +1,79 @@
-"""The payload says what the trace says: read by a decoder of its own, step by step."""
+"""The payload says what the trace says, step by step: the page's own code reads it, in Node."""
 
 import json
 import random
 
-import numpy as np
 import pytest
 from kit.helpers import config, limits, make_core, params, prompt, run_all
 from kit.lazy_device import Driver
-from kit.payloads import columns_of, types_of, unpack
+from kit.node import run_node
+from kit.payloads import case, state_of, twins
 from kit.workloads import drive
 
 from nanoinfer import SamplingParams, simulate
-from nanoinfer.explore.columns import Columns, narrowest
 from nanoinfer.explore.frames import Frames
 from nanoinfer.explore.pack import Packer, pack
-from nanoinfer.trace.spans import KINDS, sequence_spans
-
-CHANGES = ("allocate", "reuse", "share", "release", "evict_hash")
-
-
-def assert_says_what_the_trace_says(trace, unpacked):
-    assert len(unpacked.states) == len(trace.steps)
-    for i, step in enumerate(trace.steps):
-        state, told = trace.state(i), unpacked.states[i]
-        assert (told.waiting, told.running) == (state.waiting, state.running), f"queues after step {i}"
-        assert told.tables == state.block_tables, f"tables after step {i}"
-        assert told.findable == set(state.hash_index.values()), f"prefix cache after step {i}"
-        assert told.used == sum(count > 0 for count in state.ref_counts), f"use after step {i}"
-        phase, stop, decode_stop, sentence, prefill, decode, wasted, offset = unpacked.frames[i]
-        assert (phase, stop, decode_stop) == (step.phase, str(step.stop), str(step.decode_stop))
-        assert sentence == trace.explain(i)
-        assert wasted == len(step.columns.wasted)
-        assert (prefill + decode, decode, offset) == (step.num_batched_tokens, step.columns.chunk.count(None), 0)
-        assert_moves(trace, i, unpacked)
-    assert_bars(trace, unpacked)
+from nanoinfer.reasons import Stop
+from nanoinfer.trace.spans import sequence_spans
 
 
-def assert_moves(trace, i, unpacked):
-    events = [event for event in trace.events if event.step == i]
-    assert unpacked.arrived[i] == [e.seq_id for e in events if e.kind == "arrive"]
-    assert [seq_id for seq_id, _ in unpacked.ended[i]] == [e.seq_id for e in events if e.kind in ("finish", "abort")]
-    assert unpacked.changed[i] == {e.block_id for e in events if e.kind in CHANGES}
-    records = [(p.victim, p.on_behalf_of, p.blocks, p.tokens, p.rule == "self") for p in trace.steps[i].preempted]
-    assert unpacked.preempted[i] == records
-
-
-def assert_bars(trace, unpacked):
-    """The bars are the spans, and the rows of every step can be read off them."""
-    spans = [(s.seq_id, KINDS.index(s.kind), s.start, s.end - s.start, s.tokens) for s in sequence_spans(trace)]
-    assert [bar[:5] for bar in sorted(unpacked.bars)] == sorted(spans)
-    rows = {}
-    for seq_id, kind, start, length, tokens, computed, chunk, chunks, _ in unpacked.bars:
-        if KINDS[kind] == "prefill":
-            rows[start, seq_id] = (computed, tokens, (chunk, chunks))
-        elif KINDS[kind] in ("decode", "wasted"):
-            rows |= {(start + n, seq_id): (computed + n, 1, None) for n in range(length)}
-    expected = {}
-    for i, step in enumerate(trace.steps):
-        c = step.columns
-        for seq_id, computed, scheduled, chunk, token in zip(
-            c.seq_id, c.num_computed, c.num_scheduled, c.chunk, c.token_id, strict=True
-        ):
-            expected[i, seq_id] = (computed, scheduled, chunk)
-            if token is not None:
-                first, ids = unpacked.samples[seq_id]
-                assert ids[computed + scheduled - first] == token
-    assert rows == expected
+def test_every_frame_has_a_headline_that_says_what_ran():
+    """Behind arrivals, which come first; whatever the requests' reasons are called."""
+    trace = simulate([prompt(4), prompt(4, 1)], params(4), arrivals=[0, 1], **limits(4, 16))
+    trace.steps[0].stop = Stop("Step 9 (")
+    cases = [case("arrivals", trace)]
+    assert [step["headline"] for step in cases[0]["steps"].values()] == [1, 1, *[0] * (len(trace.steps) - 2)]
+    cases += [case(f"seed {seed}", Driver(seed).run().trace) for seed in range(20)]
+    run_node("payload.test.mjs", cases)
 
 
 def test_random_recordings_are_told_step_by_step():
     """Warm engines, aborts, failing steps, prefix hits, preemptions, both policies."""
     seen = {"warm": 0, "abort": 0, "preempted": 0, "evict_hash": 0}
+    cases = []
     for seed in range(120):
         trace, _ = drive(seed, trouble=0.05)
-        assert_says_what_the_trace_says(trace, unpack(pack(trace)))
+        cases.append(case(f"seed {seed}", trace))
         kinds = {event.kind for event in trace.events}
         seen["warm"] += bool(trace.header.initial.block_tables)
         seen["abort"] += "abort" in kinds
         seen["evict_hash"] += "evict_hash" in kinds
         seen["preempted"] += any(step.preempted for step in trace.steps)
     assert min(seen.values()) >= 5, f"these runs do not show everything: {seen}"
+    run_node("payload.test.mjs", cases)
 
 
 def test_a_growing_recording_can_be_packed_in_chunks():
     """What a live view receives, a chunk at a time, is what it would have got at once."""
+    cases = []
     for seed in range(60):
         trace, _ = drive(seed)
         if not trace.steps:
             continue
-        rng, packer, whole = random.Random(seed), Packer(trace), unpack(pack(trace))
+        rng, packer, whole = random.Random(seed), Packer(trace), pack(trace)
         steps, events = trace.steps, trace.events
         payload, end = packer.header(), 0
         while end < len(steps):
             end = min(end + rng.randint(1, 7), len(steps))
             trace.steps, trace.events = steps[:end], [event for event in events if event.step < end]
             payload["chunks"].append(packer.chunk())
-        grown = unpack(payload)
-        for name in ("states", "frames", "bars", "marks", "samples", "arrived", "ended", "changed", "preempted"):
-            assert getattr(grown, name) == getattr(whole, name), f"{name} of seed {seed}"
+        cases.append(twins(f"seed {seed}", payload, whole))
+    run_node("payload.test.mjs", cases)
 
 
 def test_overlapped_recordings_are_told_step_by_step():
-    wasted = 0
+    cases, wasted = [], 0
     for seed in range(80):
         trace = Driver(seed).run().trace
-        assert_says_what_the_trace_says(trace, unpack(pack(trace)))
+        cases.append(case(f"seed {seed}", trace))
         wasted += trace.metrics()["wasted_rows"]
     assert wasted > 20
+    run_node("payload.test.mjs", cases)
 
 
 def test_an_overlapped_recording_that_grows_is_packed_as_it_is_in_the_end():
     """Each step is packed when it is recorded; what its tokens ended stands among the events by then."""
+    cases = []
     for seed in range(80):
         work, packers, payloads = Driver(seed).work, [], []
 
@@ -126,27 +89,29 @@ def test_an_overlapped_recording_that_grows_is_packed_as_it_is_in_the_end():
         trace = simulate(
             work.prompts, work.params, work.token, arrivals=work.arrivals, on_step=on_step, overlap=True, **settings
         )
-        grown, whole = unpack(payloads[0]), unpack(pack(trace))
-        for name in ("states", "frames", "bars", "marks", "samples", "arrived", "ended", "changed", "preempted"):
-            assert getattr(grown, name) == getattr(whole, name), f"{name} of seed {seed}"
+        cases.append(twins(f"seed {seed}", payloads[0], pack(trace)))
+    run_node("payload.test.mjs", cases)
 
 
 def test_requests_are_told_with_text_and_ids():
     trace = simulate([prompt(5), prompt(4, 1)], params(3), **limits(4, 16))
     trace.requests[0].prompt = "caf\u00e9 <img src=x>"
     trace.outputs[0]["text"] = "a\nb"
-    told = unpack(pack(trace))
-    assert told.sequences[0] == {
-        "id": 0,
-        "arrival": 0,
-        "prompt_tokens": 5,
-        "prompt": "caf\u00e9 <img src=x>",
-        "output": "a\nb",
+    told = {
+        i: {
+            "id": i,
+            "arrival": 0,
+            "prompt_tokens": len(ids),
+            "prompt": "caf\u00e9 <img src=x>" if i == 0 else None,
+            "output": "a\nb" if i == 0 else None,
+            "promptIds": ids,
+            "sampleIds": trace.outputs[i]["token_ids"],
+            "sampleFirst": len(ids),
+            "samples": 3,
+        }
+        for i, ids in enumerate((prompt(5), prompt(4, 1)))
     }
-    assert told.sequences[1]["prompt"] is None
-    columns = columns_of(pack(trace)["chunks"][0])
-    assert columns["prompt_ids"] == prompt(5) + prompt(4, 1)
-    assert told.samples[1][1] == trace.outputs[1]["token_ids"]
+    run_node("payload.test.mjs", [case("text and ids", trace) | {"sequences": told}])
 
 
 def test_many_token_ids_are_cut_and_their_number_is_kept(monkeypatch):
@@ -154,10 +119,23 @@ def test_many_token_ids_are_cut_and_their_number_is_kept(monkeypatch):
     monkeypatch.setattr("nanoinfer.explore.sequences.MOST_TEXT", 40)
     trace = simulate([prompt(9), prompt(8, 1)], params(12), **limits(4, 32))
     trace.requests[0].prompt = "x" * 1000
-    columns = columns_of(pack(trace)["chunks"][0])
-    assert (columns["prompt_count"], columns["sample_count"]) == ([5, 5], [5, 5])
-    assert columns["sample_total"] == [12, 12]
-    assert columns["sequences"][0]["prompt"] == "x" * 10 + "\u2026 (990 more characters)"
+    told = {
+        i: {
+            "id": i,
+            "arrival": 0,
+            "prompt_tokens": len(ids),
+            "prompt": "x" * 10 + "\u2026 (990 more characters)" if i == 0 else None,
+            "output": None,
+            "promptIds": ids[:5],
+            "sampleIds": trace.outputs[i]["token_ids"][:5],
+            "sampleFirst": len(ids),
+            "samples": 12,
+        }
+        for i, ids in enumerate((prompt(9), prompt(8, 1)))
+    }
+    run_node(
+        "payload.test.mjs", [{"name": "cut", "payload": pack(trace), "frames": len(trace.steps), "sequences": told}]
+    )
 
 
 # ---- marks ---------------------------------------------------------------------------------
@@ -167,11 +145,12 @@ def test_marks_name_preemptions_hits_and_every_refusal():
     trace = simulate([prompt(4), prompt(14, 1), prompt(2, 2)], [params(6), params(1), params(1)], **limits(4, 4))
     refused = [step.index for step in trace.steps if step.stop.reason == "NO_BLOCKS"]
     assert refused[:4] == [0, 1, 2, 3]
-    marks = unpack(pack(trace)).marks
-    assert marks["refusal"] == refused
-    assert marks["hit"] == marks["preemption"] == []
     hits = simulate([prompt(9), prompt(9)], params(1), arrivals=[0, 1], **limits(4, 16))
-    assert unpack(pack(hits)).marks["hit"] == [1]
+    cases = [
+        case("refusals", trace) | {"marks": {"refusal": refused, "hit": [], "preemption": []}},
+        case("a hit", hits) | {"marks": {"refusal": [], "hit": [1], "preemption": []}},
+    ]
+    run_node("payload.test.mjs", cases)
 
 
 # ---- tours -----------------------------------------------------------------------------------
@@ -199,37 +178,20 @@ def test_a_bookmark_that_leads_nowhere_is_refused(tour, message):
 # ---- numbers that are large ---------------------------------------------------------------------
 
 
-def test_columns_are_as_wide_as_their_numbers():
-    columns = Columns()
-    for name, values in {"a": [0, 255], "b": [-1, 127], "c": [256], "d": [-129], "e": [70_000], "f": [2**40]}.items():
-        columns.numbers(name, values)
-    columns.numbers("g", [0.5])
-    columns.numbers("none", [])
-    chunk = columns.encode()
-    expected = {"a": "u1", "b": "i1", "c": "u2", "d": "i2", "e": "i4", "f": "f8", "g": "f8", "none": "u1"}
-    assert types_of(chunk) == expected
-    assert columns_of(chunk)["f"] == [2**40]
-    with pytest.raises(ValueError, match="does not fit"):
-        Columns().numbers("h", [2**60])
-    assert narrowest(np.array([32_768])) == "u2"
-
-
 def test_blocks_beyond_32767_do_not_overflow():
     trace = simulate([prompt(40_000), prompt(3, 50)], params(2), kvcache_block_size=1, max_model_len=50_000)
     assert trace.config.num_kvcache_blocks > 40_000
-    told = unpack(pack(trace))
-    assert max(told.states[0].tables[0]) == 39_999
-    assert told.states[0].tables == trace.state(0).block_tables
-    assert told.states[-1].findable == set(trace.state(-1).hash_index.values())
+    assert max(trace.state(0).block_tables[0]) == 39_999
+    run_node("payload.test.mjs", [case("many blocks", trace)])
 
 
+@pytest.mark.slow
 def test_steps_beyond_32767_do_not_overflow():
     trace = simulate([prompt(3)], params(33_500), kvcache_block_size=256, max_model_len=40_000)
-    told = unpack(pack(trace, most_frames=40_000))
-    assert len(told.frames) == 33_500
-    assert told.frames[-1][3] == trace.explain(33_499)
-    decode = next(bar for bar in told.bars if KINDS[bar[1]] == "decode")
-    assert (decode[2], decode[3]) == (1, 33_499)
+    told = case("many steps", trace, pack(trace, most_frames=40_000), every=33_499)
+    assert told["frames"] == 33_500
+    assert [0, "decode", 1, 33_499, 33_499] in told["spans"]
+    run_node("payload.test.mjs", [told])
 
 
 # ---- frames of several steps ------------------------------------------------------------------------
@@ -248,45 +210,39 @@ def long_run():
 
 
 def test_buckets_show_the_state_after_their_last_step(long_run):
-    told = unpack(pack(long_run, most_frames=50))
-    size = told.meta["steps_per_frame"]
+    payload = pack(long_run, most_frames=50)
+    size = payload["meta"]["steps_per_frame"]
     assert size == -(-len(long_run.steps) // 50)
     frames = Frames(len(long_run.steps), size)
-    assert len(told.states) == frames.count <= 50
-    for frame, state in enumerate(told.states):
-        expected = long_run.state(frames.end_step(frame) - 1)
-        assert (state.waiting, state.running) == (expected.waiting, expected.running)
-        assert state.tables == expected.block_tables
-        assert state.findable == set(expected.hash_index.values())
+    assert frames.count <= 50
+    states = {frame: state_of(long_run, frames.end_step(frame) - 1) for frame in range(frames.count)}
+    run_node("payload.test.mjs", [{"name": "buckets", "payload": payload, "frames": frames.count, "states": states}])
 
 
 def test_a_bucket_shows_its_fullest_step_and_all_its_preemptions(long_run):
-    told = unpack(pack(long_run, most_frames=50))
-    size = told.meta["steps_per_frame"]
-    assert sum(len(step.preempted) for step in long_run.steps) == sum(map(len, told.preempted)) > 0
-    for frame, (_, _, _, sentence, prefill, decode, _, offset) in enumerate(told.frames):
-        steps = long_run.steps[frame * size : (frame + 1) * size]
-        assert prefill + decode == max(step.num_batched_tokens for step in steps)
-        assert steps[offset].num_batched_tokens == prefill + decode
-        assert f"Steps {steps[0].index} to {steps[-1].index}" in sentence
+    payload = pack(long_run, most_frames=50)
+    size = payload["meta"]["steps_per_frame"]
+    assert any(step.preempted for step in long_run.steps)
+    buckets = []
+    for first in range(0, len(long_run.steps), size):
+        steps = long_run.steps[first : first + size]
+        buckets.append(
+            {
+                "batched": [step.num_batched_tokens for step in steps],
+                "preempted": sum(len(step.preempted) for step in steps),
+                "words": f"Steps {first} to {steps[-1].index} as one frame.",
+            }
+        )
+    run_node("buckets.test.mjs", {"payload": payload, "buckets": buckets})
 
 
 def test_no_bar_is_lost_in_buckets(long_run):
-    told = unpack(pack(long_run, most_frames=50))
-    size = told.meta["steps_per_frame"]
-    bars = {}
-    for seq_id, kind, start, length, *_ in told.bars:
-        bars.setdefault((seq_id, KINDS[kind]), set()).update(range(start, start + length))
-    for span in sequence_spans(long_run):
-        covered = {step // size for step in range(span.start, span.end)}
-        assert covered <= bars[span.seq_id, span.kind], span
-    spans = [span for span in sequence_spans(long_run) if span.kind == "preempted"]
-    assert sum(bar[-1] for bar in told.bars if KINDS[bar[1]] == "preempted") == len(spans)
+    spans = [[span.seq_id, span.kind, span.start, span.end] for span in sequence_spans(long_run)]
+    run_node("buckets.test.mjs", {"payload": pack(long_run, most_frames=50), "spans": spans})
 
 
 def test_a_trace_without_steps_can_be_packed():
-    payload = pack(simulate([]))
-    assert unpack(payload).states == []
+    run_node("payload.test.mjs", [case("no steps", simulate([]))])
 
 
 def test_a_warm_engine_starts_from_its_state():
@@ -298,9 +254,10 @@ def test_a_warm_engine_starts_from_its_state():
     run_all(core)
     payload = pack(core.stop_trace())
     assert payload["meta"]["initial"]["running"] == [0]
-    assert_says_what_the_trace_says(trace, unpack(payload))
+    run_node("payload.test.mjs", [case("warm", trace, payload)])
 
 
+@pytest.mark.slow
 def test_the_payload_of_a_long_run_stays_small():
     """About 10,000 steps, 256 sequences and 4,096 blocks: below 5 MB, and not by leaving anything out."""
     rng = random.Random(1)
@@ -322,7 +279,6 @@ def test_the_payload_of_a_long_run_stays_small():
     assert len(trace.steps) > 9_000
     payload = pack(trace)
     assert len(json.dumps(payload)) < 5_000_000
-    told = unpack(payload)
-    for i in range(0, len(trace.steps), 1117):
-        assert told.frames[i][3] == trace.explain(i)
-        assert told.states[i].tables == trace.state(i).block_tables
+    told = case("long", trace, payload, every=1117)
+    del told["rows"]  # the token ids of so many steps are cut
+    run_node("payload.test.mjs", [told])

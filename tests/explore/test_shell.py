@@ -12,8 +12,8 @@ import pytest
 from kit.helpers import limits, params, prompt
 
 from nanoinfer import simulate
-from nanoinfer.explore.page import LIVE, MODULE, widget_module
-from nanoinfer.explore.shell import explore, to_html
+from nanoinfer.explore.page import live_module, module
+from nanoinfer.explore.shell import Exploration as explore
 
 EVIL = (
     "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"><!-- ' \" & \u2028"
@@ -66,7 +66,7 @@ def test_without_scripts_the_poster_shows_and_the_frame_does_not(pressed):
 def test_no_text_becomes_markup(evil, tmp_path):
     exploration = explore(evil, tour=[(0, 0, EVIL)])
     assert [tag for tag, _ in Elements(exploration.html).found] == ["div", "div", "img", "pre", "iframe"]
-    to_html(evil, tmp_path / "page.html", tour=[(0, 0, EVIL)])
+    evil.to_html(tmp_path / "page.html", tour=[(0, 0, EVIL)])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert len(Elements(page).of("script")) == 2
     assert not Elements(page).of("img")
@@ -75,7 +75,7 @@ def test_no_text_becomes_markup(evil, tmp_path):
 
 
 def test_a_page_names_no_other_resource(pressed, tmp_path):
-    to_html(pressed, tmp_path / "page.html")
+    pressed.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"'\s)]+", page)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
     assert "import " not in re.sub(r"//.*|/\*.*?\*/", "", page)
@@ -84,7 +84,7 @@ def test_a_page_names_no_other_resource(pressed, tmp_path):
 
 
 def test_without_scripts_a_file_shows_the_text(pressed, tmp_path):
-    to_html(pressed, tmp_path / "page.html", step=4)
+    pressed.to_html(tmp_path / "page.html", step=4)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert html_library.escape(pressed.explain(4)) in page.split("<noscript>")[1].split("</noscript>")[0]
 
@@ -120,30 +120,33 @@ def test_a_tour_opens_at_its_first_place(pressed):
 
 
 def test_the_widget_is_one_module_with_one_export():
-    source = widget_module()
-    assert source.rstrip().endswith("export default { render };")
+    source = live_module()
+    assert source.rstrip().endswith("export default { initialize: initializeLive, render: renderLive };")
     assert len(re.findall(r"^export ", source, flags=re.M)) == 1
     assert not re.findall(
         r"^\s*import |innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", source, flags=re.M
     )
 
 
-def test_the_module_keeps_no_state_between_views():
+@pytest.mark.parametrize("entry", ["boot.js", "live.js"])
+def test_the_module_keeps_no_state_between_views(entry):
     """Two explorers on one page must not meet in a variable."""
-    outside = [line for line in widget_module().splitlines() if re.match(r"(let|var) ", line)]
+    outside = [line for line in module(entry).splitlines() if re.match(r"(let|var) ", line)]
     assert not outside
 
 
-def test_every_source_file_is_part_of_the_module():
+def test_every_source_file_is_part_of_a_module():
     from importlib.resources import files
 
     names = {path.name for path in files("nanoinfer.explore").joinpath("web").iterdir()}
-    assert names == {*MODULE, *LIVE, "boot.js", "explorer.css", "live.css"}
+    sources = module("boot.js") + live_module()
+    heads = set(re.findall(r"^// -+ (\w+\.js): ", sources, flags=re.M))
+    assert names == {*heads, "explorer.css", "live.css", "constants.d.ts", "types.d.ts"}
 
 
 def test_exploring_loads_no_torch():
     code = (
-        "import sys\nfrom nanoinfer import simulate\nfrom nanoinfer.explore.shell import explore\n"
+        "import sys\nfrom nanoinfer import simulate\nfrom nanoinfer.explore.shell import Exploration as explore\n"
         "explore(simulate([[1, 2, 3]]))._repr_mimebundle_()\nprint('torch' in sys.modules, 'anywidget' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

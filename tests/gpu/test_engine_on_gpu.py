@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kit.helpers import POLICIES
 from kit.margins import margins_where_they_part
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -64,7 +65,7 @@ def test_bfloat16_parts_from_float32_only_at_near_ties(backend):
     assert len(margins) < len(PROMPTS), "near ties are common here, but not everywhere"
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("backend", ["torch", "triton"])
 def test_chunks_preemption_and_prefix_hits_change_no_token_in_float32(backend, policy):
     needs(backend, torch.float32)
@@ -108,7 +109,7 @@ def save(directory: Path, **changes) -> Qwen3ForCausalLM:
 
 def our_logits(llm: LLM, tokens: list[int]) -> torch.Tensor:
     """Logits after each of the last tokens: a prefill of all but four, then four decode steps through graphs."""
-    runner, logits = llm._runner, []
+    runner, logits = llm.runner, []
     seq = Sequence(0, tokens[:-4], SamplingParams(temperature=0), llm.config.kvcache_block_size)
     seq.block_table = list(range(-(-len(tokens) // llm.config.kvcache_block_size)))
     for computed, scheduled in [(0, len(seq)), *((n, 1) for n in range(len(tokens) - 4, len(tokens)))]:

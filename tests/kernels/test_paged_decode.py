@@ -3,6 +3,7 @@
 import pytest
 import torch
 from kit.comparison import DEVICE, DTYPES, assert_close, random
+from kit.helpers import slow
 from kit.paged_cache import PagedCache
 
 from nanoinfer.kernels import paged_decode as module
@@ -108,7 +109,7 @@ def test_the_number_of_splits_fills_the_gpu_and_leaves_no_split_without_a_tile()
         assert splits * module.TILE <= 4096
 
 
-@pytest.mark.parametrize("rows", [1, 3, 26, 30])
+@pytest.mark.parametrize("rows", [1, 3, 30, slow(26)])
 def test_any_number_of_programs(rows):
     """One split and several, shallow and deep pipelines."""
     check([(37 * row) % 150 + 1 for row in range(rows)], 8, 2, 16, 16, torch.float32, max_context=160)

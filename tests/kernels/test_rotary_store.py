@@ -7,7 +7,7 @@ from kit.comparison import DEVICE, DTYPES, assert_close, random
 
 from nanoinfer.kernels.rotary_store import norm_rope_store
 from nanoinfer.models.layers import RotaryEmbedding
-from nanoinfer.models.ops import TorchOps, rotate
+from nanoinfer.models.ops import Ops, rotate
 
 EPS = 1e-6
 POSITIONS = [0, 7, 30, 3, 63]
@@ -42,13 +42,13 @@ def parts(qkv, group, kv_heads, head_dim):
 
 
 def model_layers(x, weight, rotary, positions):
-    return rotate(F.rms_norm(x, weight.shape, weight, EPS), *TorchOps().rotation(rotary.cos, rotary.sin, positions))
+    return rotate(F.rms_norm(x, weight.shape, weight, EPS), *Ops().rotation(rotary.cos, rotary.sin, positions))
 
 
 def double_precision(x, weight, rotary, positions):
     x = x.double()
     x = x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * weight.double()
-    cos, sin = (table.double() for table in TorchOps().rotation(rotary.cos, rotary.sin, positions))
+    cos, sin = (table.double() for table in Ops().rotation(rotary.cos, rotary.sin, positions))
     return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from kit.comparison import DEVICE, random
+from kit.helpers import slow
 
 from nanoinfer.kernels import sampling
 from nanoinfer.kernels.sampling import sample
@@ -29,7 +30,7 @@ def reference(logits, temperatures, seeds, draws):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("vocab", [1, 7, 1024, 1025, 5000])
+@pytest.mark.parametrize("vocab", [1, 7, 1024, 1025, slow(5000)])
 def test_equal_to_the_torch_sampler_token_for_token(vocab, dtype):
     """Few rows go in small pieces, many in large ones."""
     for rows in (8, 40):
@@ -68,6 +69,7 @@ def test_greedy_takes_the_first_of_equals():
     assert sample(logits, *parameters([0] * 4, [1, 2, 3, 4], [0] * 4)).tolist() == [17, 4500, 0, 64]
 
 
+@pytest.mark.slow
 def test_frequencies_are_the_probabilities(monkeypatch):
     monkeypatch.setattr(sampling, "LARGE_PIECE", 128)  # two pieces, so that winners of pieces race too
     n, probs = 20_000 if DEVICE == "cuda" else 500, {3: 0.55, 67: 0.25, 100: 0.15, 200: 0.05}  # 3 and 67 are a pair

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.overlap.loop import OverlappedCore
+from nanoinfer.core.plan import StepPlan, StepResult
+from nanoinfer.core.policies import POLICIES as KNOWN_POLICIES
 from nanoinfer.sim.simulate import default_token
 
+POLICIES = list(KNOWN_POLICIES)  # tests that hold for every policy are parametrised with it
 TokenFn = Callable[[list[int]], int]
+
+
+def one_in(share: int, cases: Iterable[Any]) -> list[Any]:
+    """For `parametrize`: the first of every `share` cases belongs to the default run, the others are slow."""
+    return [slow(case) if i % share else case for i, case in enumerate(cases)]
+
+
+def slow(case: Any) -> Any:
+    """For `parametrize`: a case that CI runs and the default run leaves out."""
+    return pytest.param(case, marks=pytest.mark.slow)
 
 
 def prompt(n: int, tag: int = 0) -> list[int]:
@@ -23,13 +39,13 @@ def params(max_tokens: int, **more: Any) -> SamplingParams:
     return SamplingParams(**{"temperature": 0, "max_tokens": max_tokens, "ignore_eos": True} | more)
 
 
-def config(bs: int, nb: int, B: int = 64, M: int = 8, **more: Any) -> EngineConfig:  # as in the tables of cases
-    """A config in the short letters of the test cases."""
+def config(bs: int, nb: int, B: int = 64, M: int = 8, **more: Any) -> EngineConfig:
+    """A config in the short letters of `tests/cases.md`."""
     return EngineConfig(**limits(bs, nb, B, M), **more)
 
 
 def limits(bs: int, nb: int, B: int = 64, M: int = 8) -> dict[str, int]:
-    """bs: block size, nb: blocks, B: token budget, M: sequences in a batch."""
+    """The limits alone. bs: block size, nb: blocks, B: token budget, M: sequences in a batch."""
     return {"kvcache_block_size": bs, "num_kvcache_blocks": nb, "max_num_batched_tokens": B, "max_num_seqs": M}
 
 
@@ -49,21 +65,36 @@ def tokens(trace: Trace, seq_id: int) -> list[int]:
 
 
 class FunctionRunner:
-    """A runner that draws every token from a function of the whole context."""
+    """A runner that draws every token from a function of the whole context, however late it is asked for."""
 
     def __init__(self, token_fn: TokenFn = default_token) -> None:
         self.token_fn = token_fn
         self.plans: list[StepPlan] = []
 
-    def run(self, plan: StepPlan) -> list[Any]:
+    def run(self, plan: StepPlan) -> StepResult:
+        return self.launch(plan).result()
+
+    def launch(self, plan: StepPlan) -> DrawLater:
         self.plans.append(plan)
-        return [self.token_fn(list(row.seq.token_ids)) for row in plan.rows]
+        return DrawLater(self.token_fn, [(row.seq, row.num_computed + row.num_scheduled) for row in plan.rows])
+
+
+@dataclass
+class DrawLater:
+    """A launched plan: by when it is waited for, the tokens before it are known."""
+
+    token_fn: TokenFn
+    contexts: list[tuple[Sequence, int]]
+
+    def result(self) -> StepResult:
+        return StepResult([self.token_fn(list(seq.token_ids[:end])) for seq, end in self.contexts])
 
 
 def make_core(settings: EngineConfig, runner: Any = None, **classes: Any) -> EngineCore:
     """An engine core on a clock that counts its readings."""
     readings = iter(range(10**9))
-    return EngineCore(settings, runner or FunctionRunner(), lambda: float(next(readings)), "steps", "test", **classes)
+    loop = OverlappedCore if settings.overlap else EngineCore
+    return loop(settings, runner or FunctionRunner(), lambda: float(next(readings)), "steps", "test", **classes)
 
 
 def run_all(core: EngineCore, limit: int = 1000) -> list[Sequence]:
@@ -73,7 +104,7 @@ def run_all(core: EngineCore, limit: int = 1000) -> list[Sequence]:
         if core.is_finished():
             return done
         done += core.step()
-    raise AssertionError(f"not finished after {limit} steps\n{core.scheduler.describe()}")
+    raise AssertionError(f"not finished after {limit} steps\n{core.scheduler}")
 
 
 def step_by_hand(scheduler: Scheduler, token_fn: TokenFn = default_token) -> StepPlan:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kit.helpers import live_state, make_core
 from kit.workloads import Workload, random_workload
 from nanoinfer import Sequence, Trace
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.plan import StepPlan
-from nanoinfer.core.sequence import PENDING
+from nanoinfer.core.overlap.in_flight import PENDING
+from nanoinfer.core.overlap.scheduler import is_pending
+from nanoinfer.core.plan import StepPlan, StepResult
 
 GARBAGE = -2
 
@@ -97,10 +98,8 @@ class Launch:
     device: LazyDevice
     jobs: list[_Job]
     token_ids: list[int] | None = None
-    timing: dict[str, float] = field(default_factory=dict)
-    graph_size: int | None = None
 
-    def result(self) -> list[int]:
+    def result(self) -> StepResult:
         error = self.device.result_errors.pop() if self.device.result_errors else None
         if isinstance(error, Exception):
             self.device.fail()
@@ -108,7 +107,7 @@ class Launch:
             raise error
         self.device.run_until(self)
         assert self.token_ids is not None
-        return self.token_ids
+        return StepResult(self.token_ids)
 
 
 @dataclass
@@ -144,7 +143,7 @@ class Driver:
         def watched_advance(plan: StepPlan) -> None:
             advance(plan)
             if core.trace:
-                self.states[core._launched.index] = live_state(scheduler)
+                self.states[core._launched.times.index] = live_state(scheduler)
 
         def watched_resolve(plan: StepPlan, token_ids: list[int]) -> None:
             before = {row.seq_id for row in plan.rows if row.seq.is_finished}
@@ -152,15 +151,15 @@ class Driver:
             ended = {row.seq_id for row in plan.rows if row.seq.is_finished} - before
             if core._launched:
                 rows = core._launched.plan.rows
-                self.wasted |= {(core._launched.index, row.seq_id) for row in rows if row.seq_id in ended}
+                self.wasted |= {(core._launched.times.index, row.seq_id) for row in rows if row.seq_id in ended}
 
         scheduler.advance, scheduler.resolve = watched_advance, watched_resolve  # type: ignore[method-assign]
 
     def abort(self, seq_id: int) -> Sequence:
         flight = self.core._awaiting
         for row in flight.plan.rows if flight else []:
-            if row.seq_id == seq_id and row.chunk is None and row.seq.is_pending:
-                self.wasted.add((flight.index, seq_id))
+            if row.seq_id == seq_id and row.chunk is None and is_pending(row.seq):
+                self.wasted.add((flight.times.index, seq_id))
         return self.core.abort(seq_id)
 
     def run(self) -> Run:
@@ -185,7 +184,7 @@ class Driver:
             if clock > max(work.arrivals) and core.is_finished():
                 core.stop_trace()
                 return Run(work, core, trace, self.states, done, aborted, len(self.wasted))
-        raise AssertionError(f"no end\n{core.scheduler.describe()}")
+        raise AssertionError(f"no end\n{core.scheduler}")
 
     def _make_trouble(self, rng: random.Random) -> None:
         if rng.random() < self.trouble:

@@ -1,142 +1,81 @@
-"""A second reader of the explorer's payload, written from its description alone and as plainly as possible."""
+"""What a payload must say, worked out from the trace; tests/web/payload.test.mjs reads the payload and compares."""
 
-import base64
-import gzip
-import json
-import struct
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-FORMATS = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "i4": "i", "f8": "d"}
+from typing import Any
 
+from nanoinfer import Trace
+from nanoinfer.explore.pack import pack
+from nanoinfer.trace.spans import KINDS, sequence_spans
 
-def columns_of(chunk):
-    """Every column of a chunk by name, as lists or as the JSON it was."""
-    buffer = gzip.decompress(base64.b64decode(chunk["data"]))
-    found = {}
-    for name, kind, offset, length in chunk["layout"]:
-        data = buffer[offset : offset + length]
-        if kind == "json":
-            found[name] = json.loads(data.decode("utf-8"))
-        else:
-            found[name] = [value for (value,) in struct.iter_unpack(f"<{FORMATS[kind]}", data)]
-    return found
+CHANGES = ("allocate", "reuse", "share", "release", "evict_hash")
 
 
-def types_of(chunk):
-    return {name: kind for name, kind, _, _ in chunk["layout"]}
+def case(name: str, trace: Trace, payload: dict[str, Any] | None = None, every: int = 1) -> dict[str, Any]:
+    """A payload in which each frame is one step, and what it must say of every `every`-th step."""
+    steps = range(0, len(trace.steps), every)
+    return {
+        "name": name,
+        "payload": pack(trace) if payload is None else payload,
+        "frames": len(trace.steps),
+        "states": {i: state_of(trace, i) for i in steps},
+        "steps": {i: _step(trace, i) for i in steps},
+        "spans": [
+            [s.seq_id, s.kind, s.start, s.end - s.start, s.tokens] for s in sorted(sequence_spans(trace), key=_order)
+        ],
+        "rows": [row for i in range(len(trace.steps)) for row in _rows(trace, i)],
+    }
 
 
-def ragged(columns, name, *parts):
-    """For each frame the list of its entries, each a tuple of `parts`."""
-    entries = list(zip(*(columns[f"{name}_{part}"] for part in parts), strict=True))
-    frames, start = [], 0
-    for count in columns[f"{name}_count"]:
-        frames.append(entries[start : start + int(count)])
-        start += int(count)
-    assert start == len(entries)
-    return frames
+def twins(name: str, payload: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    """Two payloads that must say the same."""
+    return {"name": name, "payload": payload, "whole": whole}
 
 
-@dataclass
-class State:
-    """What the explorer shows after a frame."""
-
-    waiting: list
-    running: list
-    tables: dict
-    findable: set
-    used: int = 0
-
-    def copy(self):
-        tables = {seq_id: list(table) for seq_id, table in self.tables.items()}
-        return State(list(self.waiting), list(self.running), tables, set(self.findable), self.used)
+def state_of(trace: Trace, i: int) -> dict[str, Any]:
+    """What the explorer shows of the scheduler after step `i`."""
+    state = trace.state(i)
+    return {
+        "waiting": state.waiting,
+        "running": state.running,
+        "tables": sorted(state.block_tables.items()),
+        "findable": sorted(set(state.hash_index.values())),
+        "refCounts": state.ref_counts,
+    }
 
 
-@dataclass
-class Unpacked:
-    """A whole payload: states by frame, and the columns of its chunks joined."""
-
-    meta: dict
-    states: list = field(default_factory=list)
-    bars: list = field(default_factory=list)
-    frames: list = field(default_factory=list)  # per frame: phase, stop, decode_stop, sentence, tokens
-    arrived: list = field(default_factory=list)
-    ended: list = field(default_factory=list)
-    changed: list = field(default_factory=list)
-    preempted: list = field(default_factory=list)
-    marks: dict = field(default_factory=dict)
-    samples: dict = field(default_factory=dict)
-    sequences: dict = field(default_factory=dict)
-
-
-def unpack(payload):
-    assert payload["format"] == 1
-    payload = json.loads(json.dumps(payload))  # JSON-safe, and nothing lost by it
-    initial = payload["meta"]["initial"]
-    tables = dict(initial["tables"])
-    state = State(initial["waiting"], initial["running"], tables, set(initial["findable"]))
-    result = Unpacked(payload["meta"])
-    for chunk in payload["chunks"]:
-        columns = columns_of(chunk)
-        _bars(result, chunk, columns)
-        _facts(result, columns)
-        _samples(result, columns)
-        for frame in _states(state, columns):
-            result.states.append(frame)
-        assert len(result.states) == len(result.frames) == chunk["end"]
-    return result
+def _step(trace: Trace, i: int) -> dict[str, Any]:
+    step = trace.steps[i]
+    events = [event for event in trace.events if event.step == i]
+    decode = step.columns.chunk.count(None)
+    return {
+        "phase": step.phase,
+        "stop": str(step.stop),
+        "decode_stop": str(step.decode_stop),
+        "sentences": trace.explain(i),
+        "headline": next(
+            n for n, line in enumerate(trace.explain(i).split("\n")) if line.startswith(f"Step {i} ({step.phase}, ")
+        ),
+        "prefill": step.num_batched_tokens - decode,
+        "decode": decode,
+        "wasted": len(step.columns.wasted),
+        "offset": 0,
+        "arrived": [e.seq_id for e in events if e.kind == "arrive"],
+        "ended": [e.seq_id for e in events if e.kind in ("finish", "abort")],
+        "changed": sorted({e.block_id for e in events if e.kind in CHANGES}),
+        "preempted": [[p.victim, p.on_behalf_of, p.blocks, p.tokens, int(p.rule == "self")] for p in step.preempted],
+    }
 
 
-def _states(state, columns):
-    blocks = iter(columns["table_block"])
-    queue_edits = ragged(columns, "queue", "which", "position", "seq")
-    table_edits = ragged(columns, "table", "seq", "keep", "more")
-    findable = ragged(columns, "findable", "block")
-    for frame, used in enumerate(columns["used"]):
-        for which, position, seq_id in queue_edits[frame]:
-            queue = state.running if which else state.waiting
-            if position == -1:
-                queue.remove(seq_id)
-            else:
-                queue.insert(position, seq_id)
-        for seq_id, keep, more in table_edits[frame]:
-            table = state.tables.get(seq_id, [])[:keep] + [next(blocks) for _ in range(more)]
-            state.tables.pop(seq_id, None)
-            if table:
-                state.tables[seq_id] = table
-        for (block,) in findable[frame]:
-            if block < 0:
-                state.findable.remove(~block)
-            else:
-                state.findable.add(block)
-        state.used = used
-        yield state.copy()
+def _rows(trace: Trace, i: int) -> list[list[Any]]:
+    """[step, sequence, computed before, scheduled, chunk, of how many, sampled token, whether it was wasted]."""
+    c = trace.steps[i].columns
+    rows = zip(c.seq_id, c.num_computed, c.num_scheduled, c.chunk, c.token_id, strict=True)
+    return [
+        [i, seq_id, computed, scheduled, *(chunk or (0, 0)), token, seq_id in c.wasted]
+        for seq_id, computed, scheduled, chunk, token in rows
+    ]
 
 
-def _facts(result, c):
-    named = [[c[f"{name}_table"][i] for i in c[name]] for name in ("phase", "stop", "decode_stop")]
-    result.frames += list(zip(*named, c["sentences"], c["prefill"], c["decode"], c["wasted"], c["offset"], strict=True))
-    result.arrived += [[seq_id for (seq_id,) in entries] for entries in ragged(c, "arrived", "seq")]
-    result.changed += [{block for (block,) in entries} for entries in ragged(c, "changed", "block")]
-    result.ended += ragged(c, "ended", "seq", "reason")
-    result.preempted += ragged(c, "preempted", "victim", "on_behalf_of", "blocks", "tokens", "self")
-    for name, frames in c["marks"].items():
-        result.marks.setdefault(name, []).extend(frames)
-
-
-def _bars(result, chunk, c):
-    parts = ("seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans")
-    result.bars = [bar for bar in result.bars if bar[2] + bar[3] < chunk["start"]]
-    result.bars += list(zip(*(c[f"bar_{part}"] for part in parts), strict=True))
-    result.bars.sort()
-
-
-def _samples(result, c):
-    for told in c["sequences"]:
-        result.sequences[told["id"]] = told
-    start = 0
-    for i, seq_id in enumerate(c["sample_seq"]):
-        end = start + c["sample_count"][i]
-        first, known = result.samples.get(seq_id, (c["sample_first"][i], []))
-        result.samples[seq_id] = (first, known + c["sample_ids"][start:end])
-        start = end
+def _order(span: Any) -> tuple[int, int, int]:
+    return span.seq_id, span.start, KINDS.index(span.kind)

@@ -94,7 +94,7 @@ def lead_watched(runner: ModelRunner, prompts: list[list[int]], params: list[Sam
         scheduler.add(Sequence(i, ids, p, runner.config.kvcache_block_size))
     while not scheduler.is_finished():
         plan = scheduler.schedule()
-        tokens = runner.run(plan)
+        tokens = runner.run(plan).token_ids
         seen.append((tokens, runner.loaded.last_logits.clone()))
         scheduler.postprocess(plan, tokens)
     return seen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.plan import Row, StepPlan
-from nanoinfer.core.scheduler import Scheduler
+from nanoinfer.core.scheduler import scheduler_class
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.reasons import Stop, StopReason
 from nanoinfer.runner.model_runner import ModelRunner
@@ -62,7 +62,7 @@ def run_all(
 ) -> list[list[int]]:
     """Completions of all prompts, submitted together to a scheduler over this runner."""
     config = replace(runner.config, num_kvcache_blocks=runner.num_kvcache_blocks, **settings)
-    scheduler = Scheduler(config)
+    scheduler = scheduler_class(config.policy)(config)
     each = params if isinstance(params, list) else [params] * len(prompts)
     seqs = [Sequence(i, p, sp, config.kvcache_block_size) for i, (p, sp) in enumerate(zip(prompts, each, strict=True))]
     for seq in seqs:
@@ -70,5 +70,5 @@ def run_all(
     while not scheduler.is_finished():
         step = scheduler.schedule()
         on_plan(step)
-        scheduler.postprocess(step, runner.run(step))
+        scheduler.postprocess(step, runner.run(step).token_ids)
     return [seq.completion_token_ids for seq in seqs]

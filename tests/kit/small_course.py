@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nanoinfer.course.grading.assignments import Course
 from nanoinfer.course.grading.grade import Grading, grade
-from nanoinfer.course.grading.score import Row, Score
+from nanoinfer.course.grading.score import Score, ScoreLine
 
 PUBLIC = '''"""Public tests."""
 
@@ -103,12 +103,13 @@ def graded(course: Course, submission: Path, **more: object) -> Score:
     return grade(submission, Grading(course, "a1", **more))
 
 
-def row(score: Score, function: str) -> Row:
-    return next(row for row in score.rows if row.test_id.endswith(f"::{function}"))
+def line_of(score: Score, function: str) -> ScoreLine:
+    return next(line for line in score.lines if line.test_id.endswith(f"::{function}"))
 
 
 def run_pytest(course: Course, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The plugin as it is used by hand."""
+    """The plugin as it is used by hand, beside no other."""
     command = [sys.executable, "-m", "pytest", "-p", "nanoinfer.course.grading.plugin", "-c", os.devnull]
     command += [f"--rootdir={course.root}", f"--confcutdir={course.tests}", *arguments]
-    return subprocess.run(command, cwd=course.root, capture_output=True, text=True, timeout=120)
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=course.root, capture_output=True, text=True, timeout=120, env=alone)

@@ -6,10 +6,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from kit.helpers import check_pool, live_state, make_core
-from nanoinfer import EngineConfig, SamplingParams, Scheduler, Sequence, Trace, simulate
+from kit.helpers import POLICIES, check_pool, live_state, make_core
+from nanoinfer import EngineConfig, SamplingParams, Sequence, Trace, simulate
 from nanoinfer.core.engine_core import EngineCore
-from nanoinfer.core.plan import StepPlan
+from nanoinfer.core.plan import StepPlan, StepResult
+from nanoinfer.core.scheduler import scheduler_class
 
 VOCAB = 4  # small, so that prompts and completions meet in the prefix cache
 
@@ -67,7 +68,7 @@ def random_workload(rng: random.Random) -> Workload:
         max_num_batched_tokens=rng.randint(1, 5 * bs),
         max_num_seqs=rng.randint(1, 5),
         max_model_len=max_model_len,
-        policy=rng.choice(["prefill_first", "mixed"]),
+        policy=rng.choice(POLICIES),
         enable_prefix_caching=rng.random() < 0.8,
         eos=[rng.randrange(VOCAB)] if rng.random() < 0.5 else [],
     )
@@ -120,7 +121,7 @@ class Driver:
 
     def __init__(self, workload: Workload, **classes: Any) -> None:
         self.work = workload
-        self.scheduler = Scheduler(workload.config, **classes)
+        self.scheduler = scheduler_class(workload.config.policy)(workload.config, **classes)
         self.cache = ShadowCache(workload.config.num_kvcache_blocks * workload.config.kvcache_block_size)
         self.sequences: dict[int, Sequence] = {}
         self.step = 0
@@ -132,7 +133,7 @@ class Driver:
         limit = 100 + 4 * total * len(work.prompts)
         last_arrival = max(work.arrivals)
         while self.step <= last_arrival or not self.scheduler.is_finished():
-            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler.describe()}"
+            assert self.step < limit, f"no end after {limit} steps\n{self.scheduler}"
             self._outside()
             if not self.scheduler.is_finished():
                 self._one_step()
@@ -227,12 +228,12 @@ class FlakyRunner:
         self.work, self.rng, self.trouble = work, rng, trouble
         self.core: EngineCore
 
-    def run(self, plan: StepPlan) -> list[int]:
+    def run(self, plan: StepPlan) -> StepResult:
         if self.rng.random() < self.trouble:
             raise RunnerError
         if self.rng.random() < self.trouble:
             self.core.abort(self.rng.choice(plan.rows).seq_id)
-        return [self.work.token(row.seq.token_ids) for row in plan.rows]
+        return StepResult([self.work.token(row.seq.token_ids) for row in plan.rows])
 
 
 def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]:
@@ -265,7 +266,7 @@ def drive(seed: int, trouble: float = 0.0) -> tuple[Trace, list[dict[str, Any]]]
             states += [live_state(core.scheduler)] * (len(trace.steps) - len(states))
         if clock > max(*work.arrivals, warm_up) and core.is_finished():
             return core.stop_trace(), states
-    raise AssertionError(f"seed {seed}: no end\n{core.scheduler.describe()}")
+    raise AssertionError(f"seed {seed}: no end\n{core.scheduler}")
 
 
 def pressed_run() -> Trace:

@@ -25,7 +25,7 @@ def check_closed(llm):
     """Nothing of it is left, and it says so."""
     assert workers_of() == []
     assert "closed" in repr(llm)
-    assert llm._runner.closed
+    assert llm.runner.closed
     with pytest.raises(RuntimeError, match="this engine is closed; make a new one"):
         llm.generate([[1, 2]])
     with pytest.raises(RuntimeError, match="this engine is closed; make a new one"):
@@ -36,7 +36,7 @@ def check_closed(llm):
 def test_a_killed_worker_ends_generate_and_names_itself(make_llm):
     """Rank 2 of 4; the others only notice that it is gone."""
     llm = make_llm(**SMALL, tensor_parallel_size=4)
-    victim = llm._runner.team.workers.workers[1]
+    victim = llm.runner.team.workers.workers[1]
     killed = []
 
     def on_step(trace, i):
@@ -64,7 +64,7 @@ def test_a_worker_killed_between_steps_is_noticed_by_the_next(make_llm):
     llm.add_request(prompt(5), params(4))
     llm.step()
     os.kill(workers_of()[0], signal.SIGKILL)
-    assert within(5, llm._runner.team.workers.lost.is_set)
+    assert within(5, llm.runner.team.workers.lost.is_set)
     with pytest.raises(RuntimeError, match=r"rank 1 .*exit code -9"):
         llm.step()
     check_closed(llm)
@@ -73,7 +73,7 @@ def test_a_worker_killed_between_steps_is_noticed_by_the_next(make_llm):
 def test_a_worker_that_raises_sends_its_traceback(make_llm):
     """Here because it is told to compute what makes no sense."""
     llm = make_llm(**SMALL, tensor_parallel_size=2)
-    llm._runner.team.ranks.broadcast(HostStep([0], {"token_ids": np.zeros(1, np.int32)}, None, None))
+    llm.runner.team.ranks.broadcast(HostStep([0], {"token_ids": np.zeros(1, np.int32)}, None, None))
     began = time.monotonic()
     with pytest.raises(RuntimeError, match="exit code 1") as caught:
         llm.generate([prompt(5)], params(4), use_tqdm=False)
@@ -112,7 +112,7 @@ def test_an_error_of_rank_0_in_a_step_closes_the_engine(make_llm, monkeypatch):
     def interrupt(step):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(llm._runner.loaded, "compute", interrupt)
+    monkeypatch.setattr(llm.runner.loaded, "compute", interrupt)
     with pytest.raises(KeyboardInterrupt):
         llm.generate([prompt(5)], params(4), use_tqdm=False)
     check_closed(llm)

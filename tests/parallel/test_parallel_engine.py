@@ -86,14 +86,14 @@ def test_no_message_is_under_way_between_steps(pair):
     two.add_request(prompt(6, 4), SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))
     while not two.is_finished():
         two.step()
-        assert two._runner.team.ranks.sending == []
+        assert two.runner.team.ranks.sending == []
 
 
 def test_ctrl_c_in_a_step_waits_for_its_end_and_the_ranks_stay_in_step(pair, monkeypatch):
     one, two = pair
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     expected = [o["token_ids"] for o in one.generate(PROMPTS, PARAMS, use_tqdm=False)]
-    compute, calls = two._runner.loaded.compute, []
+    compute, calls = two.runner.loaded.compute, []
 
     def interrupted(step):
         calls.append(step)
@@ -102,7 +102,7 @@ def test_ctrl_c_in_a_step_waits_for_its_end_and_the_ranks_stay_in_step(pair, mon
         return compute(step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(two._runner.loaded, "compute", interrupted)
+        patch.setattr(two.runner.loaded, "compute", interrupted)
         with pytest.raises(KeyboardInterrupt):
             two.generate(PROMPTS, PARAMS, use_tqdm=False)
     signal.signal(signal.SIGINT, previous)
@@ -200,6 +200,7 @@ except KeyboardInterrupt:
     assert parent.returncode == 0
 
 
+@pytest.mark.slow
 def test_torchrun(pairs, tmp_path):
     """Rank 0 goes on, rank 1 never leaves the constructor, and a second engine is refused."""
     script = write(

@@ -8,9 +8,10 @@ import torch
 from kit.runs import SMALL, row
 
 from nanoinfer.config import EngineConfig
-from nanoinfer.core.sequence import PENDING, Sequence
+from nanoinfer.core.overlap.in_flight import PENDING
+from nanoinfer.core.sequence import Sequence
 from nanoinfer.models.config import Qwen3Config
-from nanoinfer.models.ops import TorchOps
+from nanoinfer.models.ops import Ops
 from nanoinfer.models.parallel import OneDevice, check_divisible
 from nanoinfer.runner import kv_cache
 from nanoinfer.runner.attention import BACKENDS, make_backend, obstacle
@@ -121,7 +122,7 @@ def test_a_pending_token_names_the_row_that_samples_it():
     sampled = torch.tensor([11, 12, 13, 14])
     for arrays in (decode_arrays(rows, 4, 0, {1: 3, 2: 0}), prefill_arrays(rows, 4, 0, {1: 3, 2: 0})):
         assert arrays["token_ids"].tolist() == [seqs[0].token_ids[-1], -4, -1]
-        ids = TorchOps().feed_tokens(torch.from_numpy(arrays["token_ids"]), sampled)
+        ids = Ops().feed_tokens(torch.from_numpy(arrays["token_ids"]), sampled)
         assert ids.tolist() == [seqs[0].token_ids[-1], 14, 11]
     with pytest.raises(KeyError):
         decode_arrays(rows, 4, 0, {1: 3})

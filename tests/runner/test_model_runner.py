@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 import torch
+from kit.helpers import POLICIES
 from kit.runs import GREEDY, SMALL, make_runner, plan, row, run_all
 
 from nanoinfer.config import EngineConfig
@@ -81,15 +82,15 @@ def test_a_mixed_batch_is_laid_out_row_by_row(tmp_path, block_size):
 def test_ids_are_plain_ints_in_row_order(runner):  # B06
     seqs = [Sequence(i, tokens, GREEDY, 4) for i, tokens in enumerate([[1, 2], [3], [4, 5, 6]])]
     rows = [row(seq, [i], 0, len(seq)) for i, seq in enumerate(seqs)]
-    ids = runner.run(plan("prefill", *rows))
+    ids = runner.run(plan("prefill", *rows)).token_ids
     assert all(type(token) is int for token in ids)
     json.dumps(ids)
-    assert ids == [runner.run(plan("prefill", r))[0] for r in rows]
-    assert ids[::-1] == runner.run(plan("prefill", *reversed(rows)))
+    assert ids == [runner.run(plan("prefill", r)).token_ids[0] for r in rows]
+    assert ids[::-1] == runner.run(plan("prefill", *reversed(rows))).token_ids
 
 
 def test_an_empty_plan_samples_nothing(runner):
-    assert runner.run(plan("decode")) == []
+    assert runner.run(plan("decode")).token_ids == []
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30], ids=str)
@@ -125,9 +126,9 @@ def test_cached_prefix_gives_the_same_completion(runner):  # B26
     for seq, computed, table in zip(seqs, (0, 8), ([0, 1, 2, 3, 4], [0, 1, 5, 6, 7]), strict=True):
         first = row(seq, table, computed, 9 - computed)
         feeds.append(runner.prepare_prefill([first])["positions"].tolist())
-        seq.append_token(runner.run(plan("prefill", first))[0])
+        seq.append_token(runner.run(plan("prefill", first)).token_ids[0])
         while seq.num_completion_tokens < 8:
-            seq.append_token(runner.run(plan("decode", row(seq, table, len(seq) - 1, 1, decode=True)))[0])
+            seq.append_token(runner.run(plan("decode", row(seq, table, len(seq) - 1, 1, decode=True))).token_ids[0])
     assert feeds == [list(range(9)), [8]]
     assert seqs[0].completion_token_ids == seqs[1].completion_token_ids
 
@@ -149,7 +150,7 @@ def test_outputs_do_not_depend_on_the_block_size(tmp_path, runner, block_size):
     assert run_all(other, prompts(), MIXED_PARAMS) == expected
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("settings", [{"max_num_batched_tokens": 8}, {"max_num_seqs": 1}, {"num_kvcache_blocks": 17}])
 def test_outputs_do_not_depend_on_chunks_mates_or_preemption(runner, settings, policy):
     phases, chunked, preempted = set(), [], []
@@ -205,7 +206,7 @@ def test_the_shipped_model_recalls_through_small_blocks_and_chunks():
 
 def test_top_candidates_are_probabilities_of_the_last_step(runner):
     seqs = [Sequence(i, [i + 1, 2], SamplingParams(temperature=0.1, top_k=1), 4) for i in range(2)]
-    ids = runner.run(plan("prefill", *(row(seq, [i], 0, 2) for i, seq in enumerate(seqs))))
+    ids = runner.run(plan("prefill", *(row(seq, [i], 0, 2) for i, seq in enumerate(seqs)))).token_ids
     for i in range(2):
         everything = runner.top_candidates(i, 1000)
         assert len(everything) == SMALL["vocab_size"]

@@ -1,13 +1,20 @@
 """What a trace says about itself in words, figures and tables, against numbers worked out by hand."""
 
+import random
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from kit.helpers import config, limits, make_core, params, prompt, run_all
+from kit.lazy_device import Driver
 from kit.workloads import drive
 
 from nanoinfer import simulate
+from nanoinfer.trace.explain import explanation
+from nanoinfer.trace.metrics import summary
+from nanoinfer.trace.state import NO_HASH
+from nanoinfer.trace.usage import usage
 
 # ---- words --------------------------------------------------------------------------------
 
@@ -41,8 +48,8 @@ def test_queue_empty_and_the_decode_that_follows():
 
 def test_max_seqs_is_told_with_the_limit_for_admission_and_for_decode():
     trace = simulate([prompt(3, i) for i in range(3)], params(4), **limits(4, 16, M=2))
-    says(trace, 0, "full at 2 sequences", "sequence 2 kept waiting")
-    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 got no turn")
+    says(trace, 0, "full at 2 sequences", "sequence 2 must wait")
+    says(trace, 2, "sequences 0 and 1 decode one token each", "full at 2 sequences", "sequence 2 must wait")
 
 
 def test_token_budget_is_told_with_both_numbers_and_who_waits():
@@ -93,7 +100,7 @@ def test_a_self_preemption_is_told_as_such():
 def test_a_mixed_step_that_preempted_says_that_it_admits_nobody():
     trace = simulate([prompt(n, i) for i, n in enumerate((7, 5, 6))], params(6), policy="mixed", **limits(4, 6))
     step = next(step for step in trace.steps if step.preempted)
-    says(trace, step.index, "preempted", "admits nobody")
+    says(trace, step.index, "preempted", "admits none")
 
 
 @pytest.mark.parametrize(("last", "reason"), [(3, "eos"), (9, "stop"), (7, "length")], ids=lambda value: str(value))
@@ -217,6 +224,32 @@ def test_clock_and_timing_of_each_step(timed):
     for step in timed.steps:
         assert sum(step.timing[part] for part in ("schedule", "run", "postprocess")) == step.timing["duration"]
     assert timed.header.clock_unit == "seconds"
+
+
+@pytest.mark.parametrize("table", ["rows", "events", "requests"])
+def test_tables_can_be_written_as_parquet(timed, table, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "table.parquet"
+    told = timed.to_pandas()[table]
+    told.to_parquet(path)
+    read = pd.read_parquet(path)
+    assert (list(read), read["seq_id"].tolist()) == (list(told), told["seq_id"].tolist())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 11, 100, 101, 1000])
+def test_percentiles_are_those_of_numpy(count):
+    rng = random.Random(count)
+    for scale in (1e-6, 1, 1e9):
+        values = [rng.choice((rng.random(), rng.random() ** 9, 0.0)) * scale for _ in range(count)]
+        figures = summary([*values, None])
+        expected = np.percentile(values, [50, 90, 99]).tolist()
+        assert [figures[name] for name in ("p50", "p90", "p99")] == pytest.approx(expected, rel=1e-12, abs=0)
+        assert figures["mean"] == pytest.approx(np.mean(values), rel=1e-12, abs=0)
+        assert figures["max"] == max(values)
+
+
+def test_a_summary_of_nothing_known_is_none():
+    assert summary([None, None]) is summary([]) is None
 
 
 def test_time_to_first_token_queue_time_and_latency(timed):
@@ -343,6 +376,34 @@ def test_figures_of_random_runs_agree_with_counting_every_position():
         assert list(steps["used_blocks"]) == [sum(c > 0 for c in state["ref_counts"]) for state in states]
         recomputed_in_all += recomputed
     assert recomputed_in_all > 100
+
+
+def test_usage_of_any_run_is_that_of_its_states():
+    """Warm, aborted, failing and overlapped runs: queue lengths, blocks in use and free, slots filled at most."""
+    warm = 0
+    for seed in range(60):
+        for trace in (drive(seed, trouble=0.1)[0], Driver(seed, 0.1).run().trace):
+            for i, after in enumerate(usage(trace)):
+                state = trace.state(i)
+                assert (after.num_waiting, after.num_running) == (len(state.waiting), len(state.running))
+                used = sum(count > 0 for count in state.ref_counts)
+                assert (after.used_blocks, after.free_blocks) == (used, len(state.free_blocks))
+                whole = sum(count > 0 and h != NO_HASH for count, h in zip(state.ref_counts, state.hashes, strict=True))
+                size = trace.config.kvcache_block_size
+                assert whole * size <= after.filled_slots <= used * size, f"seed {seed}, step {i}"
+            warm += bool(trace.header.initial.block_tables)
+    assert warm > 5
+
+
+def test_a_step_has_one_headline_and_its_lines_are_the_explanation():
+    for seed in range(20):
+        trace, _ = drive(seed)
+        for step in trace.steps:
+            lines = explanation(trace, step.index)
+            assert "\n".join(line.text for line in lines) == trace.explain(step.index)
+            (headline,) = [line.text for line in lines if line.kind == "headline"]
+            assert headline.startswith(f"Step {step.index} ({step.phase}")
+            assert sum(line.kind == "preemption" for line in lines) == len(step.preempted)
 
 
 # ---- tables -------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ import random
 from collections import Counter
 
 import pytest
-from kit.helpers import all_free, config, limits, live_state, make_core, params, prompt, run_all
+from kit.helpers import POLICIES, all_free, config, limits, live_state, make_core, params, prompt, run_all
 from kit.workloads import FlakyRunner, RunnerError, drive, random_workload
 
 from nanoinfer import Trace, simulate
+from nanoinfer.core.plan import StepResult
 from nanoinfer.trace.events import KINDS
 from nanoinfer.trace.state import CHECKPOINT_EVERY
 
@@ -48,7 +49,7 @@ def test_folding_rebuilds_the_scheduler_after_every_step(trouble):
     assert set(kinds) == set(KINDS), "the runs must hold every kind of event"
     assert min(kinds.values()) >= 20
     assert warm > 50, "many recordings must begin in the middle of work"
-    assert policies == {"prefill_first", "mixed"}
+    assert policies == set(POLICIES)
 
 
 def test_folding_works_in_any_order_of_steps():
@@ -105,7 +106,7 @@ def test_rows_carry_the_tables_of_the_plan_in_every_step():
         assert got == seen, f"seed {seed}"
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_growing_trace_folds_while_it_is_recorded(policy):
     """on_step sees the step just run, and its state."""
     sizes = []
@@ -238,7 +239,7 @@ def test_recording_changes_no_decision():
             seen = []
             runner.run = lambda plan, w=work, seen=seen: (
                 seen.append(repr(plan.rows)),
-                [w.token(r.seq.token_ids) for r in plan.rows],
+                StepResult([w.token(r.seq.token_ids) for r in plan.rows]),
             )[1]
             for ids, p in zip(work.prompts, work.params, strict=True):
                 core.add(ids, p)

@@ -8,7 +8,7 @@ from kit.lazy_device import Driver
 from test_perfetto import check, export
 
 from nanoinfer import Trace, simulate
-from nanoinfer.trace.events import SCHEMA_VERSION
+from nanoinfer.trace.events import SCHEMA_VERSION, endings
 from nanoinfer.trace.spans import sequence_spans
 from nanoinfer.trace.text import summary, text_timeline
 from nanoinfer.viz.series import wasted_per_step
@@ -77,6 +77,27 @@ def test_a_corrected_reason_is_told_in_the_step_of_the_last_token(trace):
     assert "its reason became eos" in trace.explain(5)
 
 
+def test_a_sequence_ends_once_and_a_correction_says_so(trace):
+    """Sequence 0 by eos in step 2, known in step 3; sequence 2 for its length, with a token that proved to be eos."""
+    found = [(e.seq_id, e.step, e.reason, e.corrects) for e in endings(trace.events)]
+    assert found == [(0, 3, "eos", False), (1, 5, "length", False), (2, 5, "length", False), (2, 6, "eos", True)]
+    assert [ending.by_length for ending in endings(trace.events)] == [False, True, True, False]
+    core = make_core(config(4, 8))
+    aborted = core.start_trace()
+    core.add(prompt(4), params(9))
+    core.abort(0)
+    (ending,) = endings(aborted.events)
+    assert (ending.seq_id, ending.reason, ending.aborted, ending.corrects) == (0, "abort", True, False)
+
+
+def test_a_decode_loop_that_left_out_no_live_sequence_says_nothing():
+    """The batch was full, but the sequence left out had ended by then: there is none to name."""
+    trace = Driver(26).run().trace
+    full = [step for step in trace.steps if step.decode_stop.reason == "MAX_SEQS"]
+    assert any("must wait" not in trace.explain(step.index) for step in full)
+    assert not any("so  must" in trace.explain(step.index) for step in full)
+
+
 def test_device_times_and_the_graph_are_told_where_they_are_known(trace):
     assert "Device" not in trace.explain(1)
     timed = run()
@@ -108,6 +129,22 @@ def test_wasted_rows_are_counted_and_their_tokens_are_not(trace):
     assert figures["output_tokens"] == sum(len(output["token_ids"]) for output in trace.outputs) == 15
     assert [request["finish_reason"] for request in figures["requests"]] == ["eos", "length", "eos"]
     assert [request["latency"] for request in figures["requests"]] == [4, 7, 7]
+
+
+def test_an_ending_in_the_step_in_flight_has_no_time_yet():
+    core = make_core(config(4, 8, overlap=True))
+    trace = core.start_trace()
+    core.add(prompt(4), params(2))
+    core.step()
+    core.step()
+    (ending,) = endings(trace.events)
+    assert (len(trace.steps), ending.step, ending.reason) == (1, 1, "length")
+    (request,) = trace.metrics()["requests"]
+    assert (request["finish_reason"], request["latency"]) == (None, None)
+    core.step()
+    (request,) = trace.metrics()["requests"]
+    assert request["finish_reason"] == "length"
+    assert request["latency"] is not None
 
 
 def test_tables_hold_wasted_rows_and_graph_sizes(trace):

@@ -4,7 +4,7 @@ import json
 from itertools import combinations
 
 import pytest
-from kit.helpers import config, limits, make_core, params, prompt, run_all
+from kit.helpers import POLICIES, config, limits, make_core, params, prompt, run_all
 from kit.workloads import drive
 
 from nanoinfer import simulate
@@ -46,7 +46,7 @@ def check(events):
 @pytest.mark.parametrize(
     "cost", [None, lambda plan: 0.0, lambda plan: 1e-9, lambda plan: 0.003], ids=["steps", "0", "1e-9", "3ms"]
 )
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_run_with_preemptions_exports_without_overlaps(tmp_path, policy, cost):
     """B91: steps that take no time at all included."""
     trace = simulate(

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from kit.helpers import POLICIES
 
 from nanoinfer import SamplingParams, simulate
 
@@ -21,8 +22,8 @@ def self_preemption():
 
 @pytest.fixture(scope="session")
 def busy():
-    """Twelve requests, most with one prefix, in a pool that is too small, under both policies."""
-    return {policy: _busy(policy) for policy in ("prefill_first", "mixed")}
+    """Twelve requests, most with one prefix, in a pool that is too small, under every policy."""
+    return {policy: _busy(policy) for policy in POLICIES}
 
 
 def _busy(policy):

@@ -313,7 +313,7 @@ def test_queues_say_why_admission_stopped(self_preemption):
 def test_queues_show_arrivals_admissions_and_finishes(self_preemption):
     first, last = self_preemption.queues(0), self_preemption.queues(7)
     assert len(boxes(first, "waiting-before")) == 2  # arrived for this step
-    assert "Arrived: 0, 1" in texts(first)
+    assert "Arrived: 0 and 1" in texts(first)
     assert "Finished: 0 (length)" in texts(last)
     admitting = self_preemption.queues(8)
     assert len(boxes(admitting, "waiting-before-left")) == len(boxes(admitting, "running-after-entered")) == 1

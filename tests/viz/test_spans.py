@@ -4,10 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from kit.helpers import POLICIES
 
 from nanoinfer import SamplingParams, simulate
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.engine_core import EngineCore
+from nanoinfer.core.plan import StepResult
 from nanoinfer.trace.spans import Span, sequence_spans
 from nanoinfer.viz.series import fullest, tokens_per_step, used_blocks_per_step
 
@@ -117,7 +119,7 @@ def test_a_hit_before_the_recording_is_not_a_hit_in_it():
     assert spans_of(trace, 1) == [("prefill", 0, 1, 3), ("finished", 0, 1, 0)]
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_spans_account_for_every_row(busy, policy):
     trace = busy[policy]
     spans = sequence_spans(trace)
@@ -131,7 +133,7 @@ def test_spans_account_for_every_row(busy, policy):
     assert sum(s.kind == "preempted" for s in spans) == sum(len(step.preempted) for step in trace.steps) > 0
 
 
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_series_equal_the_folded_state(busy, policy):
     trace = busy[policy]
     prefill, decode = tokens_per_step(trace)
@@ -164,7 +166,7 @@ class Ones:
     """A runner that always samples token 1."""
 
     def run(self, plan):
-        return [1] * len(plan.rows)
+        return StepResult([1] * len(plan.rows))
 
 
 def engine(**settings):

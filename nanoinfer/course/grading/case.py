@@ -12,13 +12,13 @@ from typing import Any, Literal
 import pytest
 
 from nanoinfer.course.grading.assignments import CHECKOUT, Assignment, Course
-from nanoinfer.course.grading.failures import HINT, trace_file, traces_go_to
+from nanoinfer.course.grading.failures import Explanation, explanation_of, trace_file, traces_go_to
 from nanoinfer.course.grading.guard import Guard, Seal, Tampered
-from nanoinfer.course.grading.isolate import SAME_PLACE, Ending, Limits, OutOfTime, run_isolated
-from nanoinfer.course.grading.submission import NOT_YET, Refused, describe, load, still_at
+from nanoinfer.course.grading.isolate import Ending, Limits, OutOfTime, run_isolated
+from nanoinfer.course.grading.submission import Refused, describe, load, still_at
 
 MOST = 3000  # characters of a message
-NOT_LOADED = "not run: the file cannot be loaded, see above"
+Kind = Literal["passed", "skipped", "failed", "unwritten", "not_loaded", "stopped", "stopped_early"]
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,35 @@ class Verdict:
     """How a test ended, and what to say of it.
 
     Attributes:
-        outcome: as pytest's.
-        message: why.
+        kind: "unwritten", if a function of the submission is not implemented yet; "not_loaded", if the submission
+            cannot be loaded, so that no test is run; "stopped" and "stopped_early" as in `Ending`.
+        message: what went wrong.
+        why: the rule that the message ends with, if it does.
+        hint: to show in place of the test's own.
         seconds: how long it took.
-        timed_out: whether its time was over.
-        function: in which of the submission's functions that was.
+        function: in which of the submission's functions it was stopped.
     """
 
-    outcome: Literal["passed", "failed", "skipped"]
+    kind: Kind
     message: str = ""
+    why: str = ""
+    hint: str = ""
     seconds: float = 0.0
-    timed_out: bool = False
     function: str = ""
 
     @property
-    def wants_hint(self) -> bool:
-        """Whether the code got as far as the rule that the test is about, and the message has no hint of its own."""
-        early = self.message == NOT_LOADED or self.message.endswith(NOT_YET) or SAME_PLACE in self.message
-        return not early and HINT not in self.message
+    def outcome(self) -> Literal["passed", "failed", "skipped"]:
+        """As pytest's."""
+        return self.kind if self.kind in ("passed", "skipped") else "failed"
+
+    def hint_beside(self, hint: str) -> str:
+        """What to show beside the message where the test's own hint is `hint`.
+
+        That is nothing where the message says the same, or where the code did not get as far as the rule.
+        """
+        if self.kind in ("unwritten", "not_loaded", "stopped_early") or hint == self.why:
+            return ""
+        return self.hint or hint
 
 
 class Case:
@@ -107,10 +118,9 @@ class Case:
         ending = run_isolated(lambda: self._judge(stages()), limits, still_at)
         printed = self._take_output()
         seconds = time.monotonic() - started
-        if ending.answer is None:
-            return Verdict("failed", _with_output(ending, printed), seconds, ending.timed_out, ending.function)
-        outcome, message = ending.answer
-        return Verdict(outcome, message[:MOST], seconds)
+        if ending.kind == "answered":
+            return Verdict(**ending.answer, seconds=seconds)
+        return Verdict(ending.kind, _with_output(ending, printed), seconds=seconds, function=ending.function)
 
     def _take_output(self) -> str:
         """What the process printed into the capture it shares with us, so that it does not pile up."""
@@ -121,8 +131,8 @@ class Case:
 
     # ---- in the forked process --------------------------------------------------------------
 
-    def _judge(self, stages: list[Callable[[], Any]]) -> tuple[str, str]:
-        """The outcome and the message of calling `stages` in order."""
+    def _judge(self, stages: list[Callable[[], Any]]) -> dict[str, str]:
+        """Call `stages` in order; kind, message, why and hint of a Verdict."""
         Case._current = self
         traces_go_to(self._folder, self.item.name)
         self.item.config.option.verbose = 2  # pytest then shortens no value
@@ -136,21 +146,22 @@ class Case:
         except (OutOfTime, MemoryError):
             raise
         except pytest.skip.Exception as skipped:
-            return "skipped", str(skipped)
+            return {"kind": "skipped", "message": str(skipped)[:MOST]}
         except BaseException as error:
             guard.armed = False
-            return "failed", _first_cause(guard, self._seal, error)
-        return "passed", ""
+            return self._failure(guard, error)
+        return {"kind": "passed"}
 
-
-def _first_cause(guard: Guard, seal: Seal, error: BaseException) -> str:
-    """A failure that comes of meddling is told as such."""
-    try:
-        seal.check()
-        guard.check()
-    except Tampered as meddling:
-        return str(meddling)
-    return str(error) if isinstance(error, (Refused, Tampered)) else describe(error)
+    def _failure(self, guard: Guard, error: BaseException) -> dict[str, str]:
+        try:
+            self._seal.check()
+            guard.check()
+        except Tampered as meddling:  # then that is the cause
+            error = meddling
+        message = str(error) if isinstance(error, (Refused, Tampered)) else describe(error)
+        kind = "unwritten" if isinstance(error, NotImplementedError) else "failed"
+        explanation = explanation_of(error) or Explanation(message)
+        return {"kind": kind, "message": message[:MOST], "why": explanation.why, "hint": explanation.hint}
 
 
 def _with_output(ending: Ending, printed: str) -> str:

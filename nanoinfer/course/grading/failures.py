@@ -5,24 +5,61 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from nanoinfer.trace.trace import Trace
 
-WHY = "why: "  # begins the rule in the message of a failure that is explained
-HINT = "hint: "  # begins a hint in a message, which then takes the place of the test's own
 MOST = 12  # entries of a queue, or sequences with a table, that are shown
 
 
-class _Place:
-    """Where the running test puts its trace. Set in the process of that one test."""
+class Explanation(NamedTuple):
+    """The message of a failing check, the rule in it, and a hint to show in place of the test's own."""
+
+    message: str
+    why: str = ""
+    hint: str = ""
+
+
+class _Running:
+    """The test that runs: its name, where its trace goes, and how its last failure was explained.
+
+    Each test is graded in a process of its own, so there is one.
+    """
 
     folder: Path | None = None
     test: str = "test"
+    explanation: Explanation | None = None
 
 
 def traces_go_to(folder: Path | None, test: str) -> None:
     """From now on a failure of `test` writes its trace to `folder`; nowhere when that is None."""
-    _Place.folder, _Place.test = folder, test
+    _Running.folder, _Running.test = folder, test
+
+
+def explanation_of(error: BaseException) -> Explanation | None:
+    """How the failure that raised `error` was explained, if it was. Pytest indents a message and adds to its end."""
+    last = _Running.explanation
+    words = last.message.split() if last else []
+    return last if str(error).split()[: len(words)] == words else None
+
+
+def expect(what: str, got: Any, expected: Any, hint: str = "") -> None:
+    """Raise AssertionError unless `got` equals `expected`.
+
+    Args:
+        what: what is compared, in words or as it stands in code.
+        got: what the submission gave.
+        expected: what it should have given.
+        hint: to show in place of the test's own.
+    """
+    if got != expected:
+        raise AssertionError(explained(f"{what}: expected {expected}, got {got}", hint=hint))
+
+
+def explained(message: str, why: str = "", hint: str = "") -> str:
+    """`message`, for the check that is about to fail; see Explanation."""
+    _Running.explanation = Explanation(message, why, hint)
+    return message
 
 
 def trace_file(folder: Path, test: str) -> Path:
@@ -48,7 +85,7 @@ def explain_failure(trace: Trace, step: int, expected: str, why: str, whose: str
         parts = [f"step {step}: expected {expected}", f"{whose}: " + "\n".join(_happened(trace, step))]
     path = _write(trace)
     see = f'\nsee it: from nanoinfer import Trace; Trace.load("{path}").explore(step={step})' if path else ""
-    return "\n".join([*parts, WHY + why]) + see
+    return explained("\n".join([*parts, f"why: {why}"]) + see, why)
 
 
 def _happened(trace: Trace, index: int) -> list[str]:
@@ -75,11 +112,11 @@ def _short(values: list[int]) -> str:
 
 
 def _write(trace: Trace) -> Path | None:
-    if _Place.folder is None:
+    if _Running.folder is None:
         return None
-    path = trace_file(_Place.folder, _Place.test)
+    path = trace_file(_Running.folder, _Running.test)
     try:
         trace.save(path)
-    except OSError:  # a folder that nobody may write to: the message stands without the file
+    except OSError:  # a folder that cannot be written to: the message stands without the file
         return None
     return path

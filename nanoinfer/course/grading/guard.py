@@ -66,11 +66,7 @@ class Guard:
 
 
 class Seal:
-    """The functions and classes a grade rests on, as they are now.
-
-    Args:
-        modules: whose names are sealed, beside nanoinfer, pytest and the builtins.
-    """
+    """The functions and classes that a grade rests on, as they are now: of nanoinfer, pytest, Python and `modules`."""
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] in ("nanoinfer", "pytest")]

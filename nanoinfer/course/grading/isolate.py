@@ -20,13 +20,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 EARLY = 0.1  # share of its time after which work is stopped in a function in which other work was stopped before
 GRACE = 1.0  # seconds between the exception and the signal
 MAX_FILE = 64 << 20  # bytes one file may grow to, the captured output among them
 MAX_ANSWER = 1 << 20
-SAME_PLACE = "; an earlier test was stopped in the same function, so this one was not given its full time"
 
 
 @dataclass(frozen=True)
@@ -45,41 +44,49 @@ class Limits:
 
 
 class Place(NamedTuple):
-    """Where the work was when somebody looked: the name of the function, and words for a message."""
+    """Where the work was at a certain moment: the name of the function, and what gives the words for a message.
+
+    The words are asked for only when the work is stopped: they may read from objects that it is just changing.
+    """
 
     function: str = ""
-    words: str = ""
+    words: Callable[[], str] = str
+
+
+Stopped = Literal["stopped", "stopped_early"]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How the work ended: with an answer, or with a message that says why there is none."""
+    """How the work ended.
 
+    Attributes:
+        kind: "answered"; "failed", when it raised or the process died; "stopped", when its time was over;
+            "stopped_early", when it was in a function in which other work was stopped before.
+        answer: what the work returned, if it answered.
+        message: why there is no answer.
+        function: in which it was stopped, where that is known.
+    """
+
+    kind: Literal["answered", "failed"] | Stopped
     answer: Any = None
     message: str = ""
-    timed_out: bool = False
-    function: str = ""  # in which its time was over, where that is known
+    function: str = ""
 
 
 class OutOfTime(BaseException):
     """Raised in the work when its time is over; no Exception, so that `except Exception` does not swallow it."""
 
-    def __init__(self, message: str, function: str) -> None:
+    def __init__(self, kind: Stopped, message: str, function: str) -> None:
         super().__init__(message)
-        self.function = function
+        self.kind, self.function = kind, function
 
 
 Look = Callable[[FrameType | None], Place]
 
 
 def run_isolated(work: Callable[[], Any], limits: Limits, where: Look = lambda _: Place()) -> Ending:
-    """Call `work` in a forked process.
-
-    Args:
-        work: returns something that JSON can hold.
-        limits: see Limits.
-        where: tells the place of a frame.
-    """
+    """Call `work`, which returns something that JSON can hold, in a forked process; `where` tells where a frame is."""
     token = secrets.token_hex(8)  # an answer without it was not written by this function
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -138,12 +145,13 @@ def _ending(data: bytes, status: int | None, token: str, limits: Limits) -> Endi
     with suppress(ValueError, TypeError, KeyError):
         answer = json.loads(data)
         if answer["token"] == token:
-            return Ending(answer["answer"], answer["message"], answer["timed_out"], answer["function"])
+            return Ending(**answer["ending"])
     if status is None:
-        return Ending(message=f"stopped after {limits.seconds:g} s: it did not come to an end", timed_out=True)
+        return Ending("stopped", message=f"stopped after {limits.seconds:g} s: it did not come to an end")
     if os.WIFSIGNALED(status):
-        return Ending(message=f"crashed: the process ended with {_signal_name(os.WTERMSIG(status))}")
-    return Ending(message=f"ended the whole process (exit code {os.waitstatus_to_exitcode(status)}) before it was done")
+        return Ending("failed", message=f"crashed: the process ended with {_signal_name(os.WTERMSIG(status))}")
+    code = os.waitstatus_to_exitcode(status)
+    return Ending("failed", message=f"ended the whole process (exit code {code}) before it was done")
 
 
 def _signal_name(number: int) -> str:
@@ -159,29 +167,24 @@ def _signal_name(number: int) -> str:
 def _work_and_exit(work: Callable[[], Any], limits: Limits, where: Look, writer: int, token: str) -> NoReturn:
     """Never returns into the caller's stack, whatever `work` does; what it needs at the end it holds already."""
     leave, write, dumps = os._exit, os.write, json.dumps
-    answer, message, timed_out, function = None, "", False, ""
+    ending: dict[str, Any]
     try:
         os.setpgid(0, 0)
         _apply(limits, where)
-        answer = work()
+        ending = {"kind": "answered", "answer": work()}
     except OutOfTime as error:
-        message, timed_out, function = str(error), True, error.function
+        ending = {"kind": error.kind, "message": str(error), "function": error.function}
     except MemoryError:
-        message = out_of_memory(limits)
+        ending = {"kind": "failed", "message": f"ran out of memory: a test may take {limits.memory_mb} MB"}
     except BaseException as error:
-        message = f"{type(error).__name__}: {error}"
+        ending = {"kind": "failed", "message": f"{type(error).__name__}: {error}"}
     try:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        record = {"token": token, "answer": answer, "message": message, "timed_out": timed_out}
-        data = dumps(record | {"function": function}).encode() + b"\n"
+        data = dumps({"token": token, "ending": ending}).encode() + b"\n"
         while data:
             data = data[write(writer, data) :]
     finally:
         leave(0)
-
-
-def out_of_memory(limits: Limits) -> str:
-    return f"ran out of memory: a test may take {limits.memory_mb} MB"
 
 
 def _apply(limits: Limits, where: Look) -> None:
@@ -206,8 +209,10 @@ def _apply(limits: Limits, where: Look) -> None:
             signal.setitimer(signal.ITIMER_REAL, rest)
             rest = 0
             return
-        stopped = f"stopped after {first if rest else limits.seconds:g} s{place.words}"
-        raise OutOfTime(stopped + (SAME_PLACE if rest else ""), place.function)
+        if not rest:
+            raise OutOfTime("stopped", f"stopped after {limits.seconds:g} s{place.words()}", place.function)
+        early = "an earlier test was stopped in the same function, so this one was not given its full time"
+        raise OutOfTime("stopped_early", f"stopped after {first:g} s{place.words()}; {early}", place.function)
 
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, first)

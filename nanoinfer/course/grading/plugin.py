@@ -21,14 +21,15 @@ from types import ModuleType
 import pytest
 
 from nanoinfer.course.grading.assignments import Assignment, assignment_of, find_course
-from nanoinfer.course.grading.case import NOT_LOADED, Case, Verdict
+from nanoinfer.course.grading.case import Case, Verdict
 from nanoinfer.course.grading.guard import Seal
-from nanoinfer.course.grading.isolate import SAME_PLACE, Limits
+from nanoinfer.course.grading.isolate import Limits
 from nanoinfer.course.grading.release import starter
-from nanoinfer.course.grading.score import Row, Score, row_id, score_table
-from nanoinfer.course.grading.submission import NOT_YET, find_submission
+from nanoinfer.course.grading.score import Score, ScoreLine, line_id, score_table
+from nanoinfer.course.grading.submission import find_submission
 
 PATIENCE = 3  # tests of one submission that may use up their whole time; the others then get a second each
+NOT_LOADED = Verdict("not_loaded", "not run: the file cannot be loaded, see above")
 HURRIED = f"\n({PATIENCE} tests have used up their whole time: those after them get a second each)"
 
 
@@ -77,7 +78,7 @@ class Grader:
         self.config = config
         self.course = find_course(config.getoption("--course") or config.invocation_params.dir)
         self.variant = config.getoption("--variant") or self.course.variant
-        self.rows: dict[str, Row] = {}
+        self.lines: dict[str, ScoreLine] = {}
         self.errors: list[str] = []
         self.started = time.monotonic()
         self._loads: dict[Path, Verdict] = {}
@@ -91,7 +92,7 @@ class Grader:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("points"):
-                self.rows.setdefault(row_id(item), Row.of(item, row_id(item))).cases += 1
+                self.lines.setdefault(line_id(item), ScoreLine.of(item, line_id(item))).cases += 1
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         modules = {module for item in session.items if (module := item.getparent(pytest.Module))}
@@ -109,10 +110,10 @@ class Grader:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         started = time.time()
         verdict = self._verdict(item)
-        row = self.rows.get(row_id(item))
-        if row:
-            verdict = self._tell_once(row, verdict)
-            row.take(item, verdict)
+        line = self.lines.get(line_id(item))
+        if line:
+            verdict = self._tell_once(line, verdict)
+            line.take(item, verdict)
         report = pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,
@@ -133,31 +134,29 @@ class Grader:
         try:
             path = self._path(assignment)
         except ValueError as error:
-            return self._loads.setdefault(item.path, Verdict("failed", str(error)))
+            self._loads[item.path] = Verdict("failed", str(error))
+            return NOT_LOADED
         seconds = assignment.seconds if self._patience else min(assignment.seconds, 1)
         limits = Limits(seconds, assignment.memory_mb, self._endless)
         case = Case(self.course, assignment, path, item, self._seal)
         if path not in self._loads:  # what cannot be loaded is said once, not waited for in every test
             self._loads[path] = case.try_load(limits)
         if self._loads[path].outcome == "failed":
-            return Verdict("failed", NOT_LOADED)
+            return NOT_LOADED
         verdict = case.run(limits)
-        if not verdict.timed_out:
+        if verdict.kind != "stopped":
             return verdict
         self._endless |= {verdict.function} - {""}
-        if SAME_PLACE in verdict.message:
-            return verdict
         hurried = not self._patience
         self._patience -= not hurried
         return replace(verdict, message=verdict.message + HURRIED * hurried)
 
-    def _tell_once(self, row: Row, verdict: Verdict) -> Verdict:
+    def _tell_once(self, line: ScoreLine, verdict: Verdict) -> Verdict:
         """A slip that stops many tests is told by the first of them."""
-        own = verdict.timed_out or verdict.message == NOT_LOADED or verdict.message.endswith(NOT_YET)
-        if verdict.outcome != "failed" or own:
+        if verdict.kind != "failed":
             return verdict
-        first = self._told.setdefault(verdict.message, row.title)
-        return verdict if first == row.title else replace(verdict, message=f"the same error as in: {first}")
+        first = self._told.setdefault(verdict.message, line.title)
+        return verdict if first == line.title else replace(verdict, message=f"the same error as in: {first}", why="")
 
     def _path(self, assignment: Assignment) -> Path:
         which, name = self.config.getoption("--impl"), assignment.name
@@ -177,7 +176,7 @@ class Grader:
 
     def score(self) -> Score:
         return Score(
-            self.config.getoption("--impl"), list(self.rows.values()), time.monotonic() - self.started, self._error()
+            self.config.getoption("--impl"), list(self.lines.values()), time.monotonic() - self.started, self._error()
         )
 
     def _error(self) -> str:
@@ -185,7 +184,7 @@ class Grader:
         return "\n".join([*self.errors, *dict.fromkeys(v.message for v in self._loads.values() if v.message)])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self.rows and not self.errors:
+        if not self.lines and not self.errors:
             return
         score = self.score()
         terminalreporter.section(str(score))

@@ -64,34 +64,6 @@ def _lines_of_functions(source: str) -> set[int]:
 
 # ---- the students' copy ---------------------------------------------------------------------
 
-README = f"""# Assignments
-
-Install the package that your instructor gives you, a wheel as a rule, in an environment of its own (`docs/install.md`
-says how to get a small torch first):
-
-    python3 -m venv .venv
-    . .venv/bin/activate
-    pip install "nanoinfer[notebooks,tests] @ file://$PWD/nanoinfer-{__version__}-py3-none-any.whl"
-
-Each folder in `notebooks/assignments` is one assignment: read its notebook (`jupyter lab`), edit `student.py` beside
-it, and see your points in the notebook:
-
-    from nanoinfer.course.grading import check
-    check("a1")
-
-The same on the command line, from this folder:
-
-    pytest tests/assignments/test_a1.py
-
-Hand in `student.py`. There are more tests than these.
-
-| folder | has |
-|---|---|
-| `notebooks/` | the lessons, in the order of their numbers; begin with `00_tour.ipynb` |
-| `notebooks/assignments/` | the assignments |
-| `docs/` | to look things up: `concepts.md`, `why.md` (reasons of a scheduler), `extending.md` (policies), `faq.md` |
-| `tests/assignments/` | the tests that you see |
-"""
 INI = """[pytest]
 addopts = -p nanoinfer.course.grading.plugin -p no:cacheprovider --tb=no
 """
@@ -161,7 +133,8 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
         copy.folder(name).mkdir(parents=True, exist_ok=True)
         source = course.solution(name).read_text(encoding="utf-8")
         copy.student(name).write_text(starter(source), encoding="utf-8")
-    (copy.root / "README.md").write_text(README, encoding="utf-8")
+    readme = Path(__file__).with_name("students.md").read_text(encoding="utf-8").replace("VERSION", __version__)
+    (copy.root / "README.md").write_text(readme, encoding="utf-8")
     (copy.root / "pytest.ini").write_text(INI, encoding="utf-8")
     if student:
         (copy.root / "student.txt").write_text(student + "\n", encoding="utf-8")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nanoinfer.course.grading.case import Verdict
+from nanoinfer.course.grading.case import Kind, Verdict
 
 VISIBILITIES = ("visible", "hidden")
 
 
 @dataclass
-class Row:
+class ScoreLine:
     """One test function; the cases of a parametrised one share its points.
 
     Attributes:
@@ -27,6 +27,8 @@ class Row:
         visibility: "visible" or "hidden".
         cases, passed: how many there are, and how many passed.
         message: of the first case that failed.
+        seconds: of all cases.
+        kind: how the first case that failed ended.
     """
 
     test_id: str
@@ -39,10 +41,11 @@ class Row:
     passed: int = 0
     message: str = ""
     seconds: float = 0.0
+    kind: Kind = "passed"
 
     @classmethod
-    def of(cls, item: pytest.Item, test_id: str) -> Row:
-        """The row of a test that carries the marker `points`.
+    def of(cls, item: pytest.Item, test_id: str) -> ScoreLine:
+        """The line of a test that carries the marker `points`.
 
         Raises:
             pytest.UsageError: the marker is not as it should be.
@@ -71,8 +74,7 @@ class Row:
         elif not self.message:
             case = item.name.partition("[")[2].rstrip("]")
             message = verdict.message or verdict.outcome
-            if not verdict.wants_hint or self.hint in message:
-                self.hint = ""
+            self.kind, self.hint = verdict.kind, verdict.hint_beside(self.hint)
             self.message = f"[{case}] {message}" if case and self.cases > 1 else message
 
     @property
@@ -94,25 +96,25 @@ class Score:
 
     Attributes:
         submission: what was graded.
-        rows: see Row.
+        lines: one for each test.
         seconds: wall time.
         error: why the submission could not be graded at all; empty if it could.
         assignment: its name.
     """
 
     submission: str
-    rows: list[Row] = field(default_factory=list)
+    lines: list[ScoreLine] = field(default_factory=list)
     seconds: float = 0.0
     error: str = ""
     assignment: str = ""
 
     @property
     def score(self) -> float:
-        return round(math.fsum(row.score for row in self.rows), 4)
+        return round(math.fsum(line.score for line in self.lines), 4)
 
     @property
     def max_score(self) -> float:
-        return round(math.fsum(row.max_score for row in self.rows), 4)
+        return round(math.fsum(line.max_score for line in self.lines), 4)
 
     @property
     def percent(self) -> float:
@@ -122,39 +124,30 @@ class Score:
         return f"{self.score:g} of {self.max_score:g} points ({self.percent:g} %)"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "submission": self.submission,
-            "assignment": self.assignment,
-            "score": self.score,
-            "max_score": self.max_score,
-            "percent": self.percent,
-            "seconds": round(self.seconds, 2),
-            "error": self.error,
-            "tests": [row.to_dict() for row in self.rows],
-        }
+        names = ("submission", "assignment", "score", "max_score", "percent", "error")
+        tests = [line.to_dict() for line in self.lines]
+        return {name: getattr(self, name) for name in names} | {"seconds": round(self.seconds, 2), "tests": tests}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Score:
-        rows = [
-            Row(**{key: value for key, value in row.items() if key not in ("score", "status")}) for row in data["tests"]
-        ]
-        return cls(data["submission"], rows, data["seconds"], data["error"], data["assignment"])
+        lines = [ScoreLine(**{k: v for k, v in test.items() if k not in ("score", "status")}) for test in data["tests"]]
+        return cls(data["submission"], lines, data["seconds"], data["error"], data["assignment"])
 
 
-def row_id(item: pytest.Item) -> str:
+def line_id(item: pytest.Item) -> str:
     """The name under which the cases of a test are added up: its file and function, whatever folder it is in."""
     return f"{item.path.name}::{item.nodeid.partition('::')[2].partition('[')[0]}"
 
 
 def score_table(score: Score) -> Iterator[tuple[str, bool]]:
-    """The lines of the table, each with whether it is good news."""
+    """The table as text, line by line, each with whether it is good news."""
     if score.error:
         yield score.error, False
-    for row in score.rows:
-        good = row.status == "passed"
-        points = f"{round(row.score, 2):g}/{row.max_score:g}"
-        cases = f" ({row.passed} of {row.cases} cases)" if row.cases > 1 and not good else ""
-        yield f"{row.status:<6} {points:>8}  {row.part:<14} {row.title}{cases}", good
+    for line in score.lines:
+        good = line.status == "passed"
+        points = f"{round(line.score, 2):g}/{line.max_score:g}"
+        cases = f" ({line.passed} of {line.cases} cases)" if line.cases > 1 and not good else ""
+        yield f"{line.status:<6} {points:>8}  {line.part:<14} {line.title}{cases}", good
         if not good:
-            details = [*row.message.splitlines(), *([f"hint: {row.hint}"] if row.hint else [])]
-            yield from ((f"{'':17}{line}", False) for line in details)
+            details = [*line.message.splitlines(), *([f"hint: {line.hint}"] if line.hint else [])]
+            yield from ((f"{'':17}{text}", False) for text in details)

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FrameType, ModuleType
 
+import pytest
+
 from nanoinfer.course.grading.assignments import Assignment
-from nanoinfer.course.grading.failures import WHY
+from nanoinfer.course.grading.failures import explanation_of
 from nanoinfer.course.grading.isolate import OutOfTime, Place
 
 MODULE = "student"
-NOT_YET = "is not implemented yet"
 
 
 class Refused(Exception):
     """The submission cannot be graded; the message says why."""
+
+
+class Unwritten(NotImplementedError):
+    """A function or method of the submission is not implemented yet; the message names it."""
 
 
 def find_submission(path: Path, name: str) -> Path:
@@ -116,46 +122,47 @@ def _missing(module: ModuleType, what: str) -> str:
 def describe(error: BaseException) -> str:
     """An exception in one or a few lines, with the place in the submission."""
     if isinstance(error, NotImplementedError):
-        return unwritten(error)
+        return str(unwritten(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == MODULE:
         return _missing(error.obj, f"{error.name}")
     if isinstance(error, SyntaxError):
         return f"syntax error in line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
     if isinstance(error, SystemExit):
         return f"sys.exit({error.code!r}) was called{_place(error)}"
-    words = str(error).strip()
-    if isinstance(error, AssertionError) or type(error).__name__ == "Failed":
-        if WHY in words:  # explained: what pytest adds of the comparison says it again
-            words = words.partition("\nassert ")[0]
+    explanation = explanation_of(error)
+    words = explanation.message if explanation else str(error).strip()
+    if isinstance(error, (AssertionError, pytest.fail.Exception)):
         return words or f"an assertion failed{_place(error)}"
     return f"{type(error).__name__}: {words}{_place(error)}"
 
 
-def unwritten(error: NotImplementedError) -> str:
-    """Which function or method is not implemented yet: the one that raised `error`."""
+def unwritten(error: NotImplementedError) -> Unwritten:
+    """`error` as an Unwritten: the function that raised it is not implemented yet."""
+    if isinstance(error, Unwritten):
+        return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    name = frames[-1].f_code.co_qualname if frames else ""
-    return str(error) if NOT_YET in str(error) else f"{name} {NOT_YET}"
+    return Unwritten(f"{frames[-1].f_code.co_qualname if frames else ''} is not implemented yet")
 
 
 def _place(error: BaseException) -> str:
-    words = _innermost(traceback.extract_tb(error.__traceback__)).words
+    _, words = _innermost(reversed([*traceback.walk_tb(error.__traceback__)]))
     return f" ({words})" if words else ""
 
 
-def _innermost(stack: traceback.StackSummary) -> Place:
-    """The innermost line of the submission in `stack`; empty if it is not in it."""
+def _innermost(stack: Iterable[tuple[FrameType, int]]) -> tuple[str, str]:
+    """The function of the first frame in `stack` that is the submission's, and its line. Reads no file."""
     home = getattr(sys.modules.get(MODULE), "__file__", None)
-    for entry in reversed(stack):
-        if entry.filename == home or entry.filename.startswith("cell "):
-            return Place(entry.name, f"line {entry.lineno} of {Path(entry.filename).name}, in {entry.name}")
-    return Place()
+    for frame, line in stack:
+        name, file = frame.f_code.co_name, frame.f_code.co_filename
+        if file == home or file.startswith("cell "):
+            return name, f"line {line} of {Path(file).name}, in {name}"
+    return "", ""
 
 
 def still_at(frame: FrameType | None) -> Place:
     """Where the submission was when its time was over, and the queues of the scheduler that was at work."""
-    place = _innermost(traceback.extract_stack(frame))
-    return Place(place.function, (f", still at {place.words}" if place.words else "") + _queues(frame))
+    function, words = _innermost(traceback.walk_stack(frame))
+    return Place(function, lambda: (f", still at {words}" if words else "") + _queues(frame))
 
 
 def _queues(frame: FrameType | None) -> str:

@@ -1,29 +1,33 @@
 // ---- boot.js: a page of its own, without a kernel ---------------------------------------------------------------------------
 
-/** What anywidget's model offers, over plain values. */
+import { renderComparison } from "./compare.js";
+import { render } from "./explorer.js";
+import { watchTheme } from "./theme.js";
+/** @import { Model } from "./types.js" */
+
+/** What anywidget's model offers, over plain values. @param {{[key: string]: any}} values @returns {Model} */
 function plainModel(values) {
-  const handlers = new Map();
-  const of = (name) => handlers.get(name) ?? handlers.set(name, new Set()).get(name);
+  const handlers = /** @type {{[name: string]: Set<() => void>}} */ ({});
   return {
     get: (key) => values[key],
     set: (key, value) => {
       if (values[key] === value) return;
       values[key] = value;
-      for (const handler of of(`change:${key}`)) handler();
+      for (const handler of handlers[`change:${key}`] ?? []) handler();
     },
     save_changes: () => {},
-    on: (name, handler) => of(name).add(handler),
-    off: (name, handler) => of(name).delete(handler),
+    on: (name, handler) => (handlers[name] ??= new Set()).add(handler),
+    off: (name, handler) => handlers[name]?.delete(handler),
   };
 }
 
-/** In a notebook: takes the poster's place and keeps the frame as tall as the page. */
+/** In a notebook: takes the poster's place and keeps the frame as tall as the page. @param {HTMLElement} frame @param {HTMLElement} content @param {number | null} fixedHeight */
 function fitFrame(frame, content, fixedHeight) {
   frame.style.display = "block";
   const poster = frame.parentElement?.querySelector("[data-ni-poster]");
-  if (poster) poster.style.display = "none";
+  poster?.setAttribute("style", "display: none");
   // Where the colour schemes of page and frame differ, browsers paint the frame white.
-  const scheme = () => (document.documentElement.style.colorScheme = frame.ownerDocument.defaultView.getComputedStyle(frame).colorScheme);
+  const scheme = () => (document.documentElement.style.colorScheme = frame.ownerDocument.defaultView?.getComputedStyle(frame).colorScheme ?? "");
   scheme();
   watchTheme(scheme);
   if (fixedHeight) return;
@@ -31,19 +35,24 @@ function fitFrame(frame, content, fixedHeight) {
   new ResizeObserver(fit).observe(content);
 }
 
-/** The frame around this page, or null where there is none or it may not be touched. */
+/** The frame around this page, or null where there is none or it may not be touched. @returns {HTMLElement | null} */
 function ownFrame() {
   try {
-    return window.frameElement;
+    return /** @type {HTMLElement | null} */ (window.frameElement);
   } catch {
     return null;
   }
 }
 
-const home = document.getElementById("ni-root");
-const values = JSON.parse(document.getElementById("ni-state").textContent);
-const frame = ownFrame();
-if (frame) fitFrame(frame, home, values.height);
-const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
-if (!frame) home.firstElementChild.focus({ preventScroll: true }); // the keys work at once
-window.addEventListener("pagehide", (event) => event.persisted || cleanUp());
+/** Draws what the page's state asks for. */
+async function start() {
+  const [home, state] = ["ni-root", "ni-state"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
+  const values = JSON.parse(state.textContent ?? "");
+  const frame = ownFrame();
+  if (frame) fitFrame(frame, home, values.height);
+  const cleanUp = await (values.comparison ? renderComparison : render)({ model: plainModel(values), el: home });
+  if (!frame) home.querySelector("section")?.focus({ preventScroll: true }); // the keys work at once
+  window.addEventListener("pagehide", (event) => event.persisted || cleanUp());
+}
+
+await start();

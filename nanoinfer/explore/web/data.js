@@ -1,38 +1,14 @@
 // ---- data.js: the payload, unpacked ------------------------------------------------------------
 // Written by nanoinfer/explore/pack.py, whose docstring lists every column.
 
-const ITEM_TYPES = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
+import { Bars } from "./bars.js";
+import { joined, unpack } from "./columns.js";
+import { clamp, grouped } from "./dom.js";
+/** @import { Chunk, Columns, Marks, Meta, Numbers, Payload, Sequence } from "./types.js" */
 
-/**
- * The columns of one chunk: numbers as typed arrays, the rest as the JSON it was.
- * @param {{layout: Array, data: string}} chunk
- * @returns {Promise<Object<string, any>>}
- */
-async function unpack(chunk) {
-  const zipped = Uint8Array.from(atob(chunk.data), (character) => character.charCodeAt(0));
-  const stream = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const buffer = await new Response(stream).arrayBuffer();
-  const columns = {};
-  for (const [name, type, offset, length] of chunk.layout) {
-    columns[name] =
-      type === "json"
-        ? JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, offset, length)))
-        : new ITEM_TYPES[type](buffer, offset, length / ITEM_TYPES[type].BYTES_PER_ELEMENT);
-  }
-  return columns;
-}
-
-/** `a` and `b` one after the other, in numbers wide enough for both. */
-function joined(a, b) {
-  const wide = a instanceof Float64Array || b instanceof Float64Array ? Float64Array : Int32Array;
-  const result = new wide(a.length + b.length);
-  result.set(a);
-  result.set(b, a.length);
-  return result;
-}
-
-const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used"];
+const PER_FRAME = ["prefill", "decode", "wasted", "offset", "used", "headline"];
 const NAMED = ["phase", "stop", "decode_stop"];
+const TEXTS = ["sentences", "ended_reason"];
 const RAGGED = {
   queue: ["which", "position", "seq"],
   table: ["seq", "keep", "more"],
@@ -43,57 +19,53 @@ const RAGGED = {
   preempted: ["victim", "on_behalf_of", "blocks", "tokens", "self"],
 };
 
-/** A recording as the views read it. It grows when a chunk is appended. */
-class Recording {
-  constructor(meta) {
+/** A trace as the views read it. It grows when a chunk is appended. */
+export class Trace {
+  label = "Engine step";
+
+  constructor(/** @type {Meta} */ meta) {
     this.meta = meta;
     this.frames = 0;
     this.steps = 0;
     this.size = meta.steps_per_frame;
-    this.column = {}; // every numeric column, by name
-    this.end = {}; // ragged columns: end of each frame's entries, by name
-    this.phase = [];
-    this.stop = [];
-    this.decode_stop = [];
-    this.sentences = [];
-    this.endedReason = [];
-    this.marks = { preemption: [], hit: [], refusal: [] };
-    this.sequences = new Map();
+    this.column = /** @type {{[name: string]: Numbers}} */ ({}); // every numeric column
+    this.end = /** @type {{[name: string]: Numbers}} */ ({}); // ragged columns: end of each frame's entries
+    this.words = /** @type {{[name: string]: string[]}} */ ({});
+    for (const name of [...NAMED, ...TEXTS]) this.words[name] = [];
+    this.marks = /** @type {Marks} */ ({ preemption: [], hit: [], refusal: [] });
+    this.sequences = /** @type {Map<number, Sequence>} */ (new Map());
     this.bars = new Bars(meta.bar_kinds);
   }
 
-  /** @param {{start: number, end: number, steps: number}} chunk with its unpacked `columns` */
-  append(chunk, columns) {
+  append(/** @type {Chunk} */ chunk, /** @type {Columns} */ columns) {
     this.frames = chunk.end;
     this.steps = chunk.steps;
     for (const name of PER_FRAME) this._join(name, columns);
-    for (const name of NAMED) this[name] = this[name].concat(Array.from(columns[name], (i) => columns[`${name}_table`][i]));
+    for (const name of NAMED) this.words[name] = this.words[name].concat(Array.from(columns[name], (i) => columns[`${name}_table`][i]));
+    for (const name of TEXTS) this.words[name] = this.words[name].concat(columns[name]);
     for (const [name, parts] of Object.entries(RAGGED)) this._joinRagged(name, parts, columns);
     this._join("table_block", columns);
-    this.endedReason = this.endedReason.concat(columns.ended_reason);
-    this.sentences = this.sentences.concat(columns.sentences);
-    for (const name of Object.keys(this.marks)) this.marks[name] = this.marks[name].concat(columns.marks[name]);
+    for (const [name, frames] of Object.entries(this.marks)) frames.push(...columns.marks[name]);
     this.bars.replaceFrom(chunk.start, columns);
     this._describe(columns);
   }
 
-  _join(name, columns) {
+  _join(/** @type {string} */ name, /** @type {Columns} */ columns) {
     this.column[name] = joined(this.column[name] ?? [], columns[name]);
   }
 
+  /** @param {string} name @param {string[]} parts @param {Columns} columns */
   _joinRagged(name, parts, columns) {
     for (const part of parts) this._join(`${name}_${part}`, columns);
     const counts = columns[`${name}_count`];
     const ends = new Int32Array(counts.length);
     let end = this.end[name]?.at(-1) ?? 0;
-    counts.forEach((count, i) => (ends[i] = end += count));
+    for (let i = 0; i < counts.length; i++) ends[i] = end += counts[i];
     this.end[name] = joined(this.end[name] ?? [], ends);
   }
 
-  _describe(columns) {
-    for (const told of columns.sequences) {
-      this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
-    }
+  _describe(/** @type {Columns} */ columns) {
+    for (const told of columns.sequences) this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
     eachSlice(columns, "prompt", (id, ids) => (this.sequence(id).promptIds = ids));
     eachSlice(columns, "sample", (id, ids, i) => {
       const sequence = this.sequence(id);
@@ -103,59 +75,70 @@ class Recording {
     });
   }
 
-  sequence(id) {
-    if (!this.sequences.has(id)) {
-      this.sequences.set(id, { id, prompt_tokens: 0, promptIds: [], sampleIds: [], sampleFirst: 0, samples: 0 });
-    }
-    return this.sequences.get(id);
+  sequence(/** @type {number} */ id) {
+    const known = this.sequences.get(id);
+    if (known) return known;
+    const sequence = /** @type {Sequence} */ ({ id, prompt_tokens: 0, promptIds: [], sampleIds: new Int32Array(0), sampleFirst: 0, samples: 0 });
+    this.sequences.set(id, sequence);
+    return sequence;
   }
 
-  /** [first, end) of a ragged column's entries in `frame`. */
+  /** [first, end) of a ragged column's entries in `frame`. @param {string} name @param {number} frame */
   range(name, frame) {
     return [frame > 0 ? this.end[name][frame - 1] : 0, this.end[name][frame]];
   }
 
-  /** The entries of one ragged column in `frame`, as a plain array. */
+  /** The entries of one ragged column in `frame`, as a plain array. @param {string} name @param {string} part @param {number} frame */
   entries(name, part, frame) {
     return Array.from(this.column[`${name}_${part}`].subarray(...this.range(name, frame)));
   }
 
-  firstStep(frame) {
+  /** Of all sentences about a frame the one that says what ran. @param {number} frame */
+  headline(frame) {
+    return this.words.sentences[frame].split("\n")[this.column.headline[frame]];
+  }
+
+  firstStep(/** @type {number} */ frame) {
     return frame * this.size;
   }
 
-  lastStep(frame) {
+  lastStep(/** @type {number} */ frame) {
     return Math.min((frame + 1) * this.size, this.steps) - 1;
   }
 
-  frameOf(step) {
+  frameOf(/** @type {number} */ step) {
     return clamp(Math.floor(step / this.size), 0, Math.max(0, this.frames - 1));
   }
 
-  /** "step 12", or "steps 100-149" where a frame is several steps. */
+  /** "step 12", or "steps 100-149" where a frame is several steps. @param {number} frame */
   nameOf(frame) {
     return this.nameOfRange(frame, frame);
   }
 
-  nameOfRange(from, to) {
+  /** "step 12 / 40". @param {number} frame */
+  progress(frame) {
+    return `${this.nameOf(frame)} / ${grouped(this.steps - 1)}`;
+  }
+
+  nameOfRange(/** @type {number} */ from, /** @type {number} */ to) {
     const [first, last] = [this.firstStep(from), this.lastStep(to)];
     return first === last ? `step ${grouped(first)}` : `steps ${grouped(first)}\u2013${grouped(last)}`;
   }
 }
 
-/** A recording with all chunks of a payload. @returns {Promise<Recording>} */
-async function recordingOf(payload) {
-  const recording = new Recording(payload.meta);
-  for (const chunk of payload.chunks) recording.append(chunk, await unpack(chunk));
-  return recording;
+/** A trace with all chunks of a payload. @returns {Promise<Trace>} @param {Payload} payload */
+export async function traceOf(payload) {
+  const trace = new Trace(payload.meta);
+  for (const chunk of payload.chunks) trace.append(chunk, await unpack(chunk));
+  return trace;
 }
 
-/** Calls `use(seq_id, ids, i)` for the token ids of each sequence in a chunk. */
+/** Visits each sequence's token ids in a chunk. @param {Columns} columns @param {string} name @param {(id: number, ids: Numbers, i: number) => void} use */
 function eachSlice(columns, name, use) {
   let start = 0;
-  columns[`${name}_seq`].forEach((id, i) => {
+  for (const [i, id] of columns[`${name}_seq`].entries()) {
     const end = start + columns[`${name}_count`][i];
     use(id, columns[`${name}_ids`].slice(start, end), i);
     start = end;
-  });
+  }
 }

@@ -1,14 +1,11 @@
-// ---- dom.js: elements, icons and canvases -----------------------------------------------------
+// ---- dom.js: elements, icons, canvases and the tooltip ---------------------------------------
 // Text only ever enters the page through `textContent` and attributes, never as markup.
 
-/**
- * An element with attributes, listeners (`onclick: f`) and children. A child that is a string becomes text.
- * @param {string} tag
- * @param {Object<string, any>} [attributes] `text` sets the text, `false` and `null` leave an attribute out
- * @param {...(Node|string|null)} children
- * @returns {HTMLElement}
- */
-function make(tag, attributes = {}, ...children) {
+/** @import { Attributes, Children, Context, TextStyle } from "./types.js" */
+/** @typedef {keyof typeof ICON_PATHS} Icon */
+
+/** A string among the children becomes text. @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
+export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "text") element.textContent = value;
@@ -19,9 +16,17 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Like `make`, for what takes the keyboard focus: JupyterLab would otherwise swallow arrows and space. */
-function makeControl(tag, attributes, ...children) {
+// What takes the keyboard focus: JupyterLab would otherwise swallow arrows and space.
+/** @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
+export function makeControl(tag, attributes, ...children) {
   return make(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+}
+
+/** A labelled checkbox; `input` inside it is the control. @param {string} label @param {(on: boolean) => void} onchange */
+export function checkbox(label, onchange) {
+  const input = makeControl("input", { type: "checkbox" });
+  input.addEventListener("change", () => onchange(input.checked));
+  return make("label", { class: "ni-check" }, input, label);
 }
 
 const ICON_PATHS = {
@@ -36,12 +41,11 @@ const ICON_PATHS = {
   whole: "M2 4h1.6v8H2z M12.4 4H14v8h-1.6z M7 5L4 8l3 3V8.8h2V11l3-3-3-3v2.2H7z",
 };
 
-/** @param {keyof ICON_PATHS} name */
-function icon(name) {
+export function icon(/** @type {Icon} */ name) {
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const path = document.createElementNS(namespace, "path");
-  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" })) {
+  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: "16", height: "16", "aria-hidden": "true" })) {
     svg.setAttribute(key, value);
   }
   path.setAttribute("d", ICON_PATHS[name]);
@@ -50,54 +54,53 @@ function icon(name) {
   return svg;
 }
 
-/** A button that shows an icon and is called `label`. */
-function iconButton(name, label, onclick, attributes = {}) {
-  return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick, ...attributes }, icon(name));
+/** A button that shows an icon and is called `label`. @param {Icon} name @param {string} label @param {() => void} onclick */
+export function iconButton(name, label, onclick) {
+  return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick }, icon(name));
 }
 
-/**
- * Sets an element's text where it differs, so that screen readers hear only what changed.
- * @returns {boolean} whether it differed
- */
-function setText(element, text) {
+/** A button that shows a text. @param {string} text @param {() => void} onclick @param {Attributes} attributes */
+export function textButton(text, onclick, attributes = {}) {
+  return makeControl("button", { type: "button", class: "ni-button", text, onclick, ...attributes });
+}
+
+/** `disabled` would take the focus away from the button just pressed. @param {HTMLElement} button @param {boolean} disabled */
+export function setDisabled(button, disabled) {
+  button.setAttribute("aria-disabled", `${disabled}`);
+}
+
+/** Sets a text that differs, so that screen readers hear only what changed; says whether it did. @param {HTMLElement} element @param {string} text */
+export function setText(element, text) {
   if (element.textContent === text) return false;
   element.textContent = text;
   return true;
 }
 
-/**
- * Gives a canvas `width` x `height` CSS pixels at the screen's resolution, and an empty context in CSS pixels.
- * @returns {CanvasRenderingContext2D}
- */
-function sized(canvas, width, height) {
+/** Sizes a canvas for the screen's resolution; its empty context is in CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
+export function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
 }
 
-/**
- * A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it.
- */
-class LayeredCanvas {
-  constructor(attributes) {
+export const contextOf = (/** @type {HTMLCanvasElement} */ canvas) => /** @type {Context} */ (canvas.getContext("2d"));
+
+/** A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it. */
+export class LayeredCanvas {
+  constructor(/** @type {{[name: string]: string}} */ attributes) {
     this.canvas = make("canvas", { role: "img", ...attributes });
     this.still = document.createElement("canvas");
     this.key = "";
-    this.context = this.canvas.getContext("2d");
+    this.context = contextOf(this.canvas);
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {Array} key everything that the slow layer depends on
-   * @param {(context: CanvasRenderingContext2D) => void} drawStill
-   * @returns {CanvasRenderingContext2D} on top of the slow layer
-   */
+  // `key` is everything that the slow layer depends on; the context is on top of that layer.
+  /** @param {number} width @param {number} height @param {(string | number)[]} key @param {(context: Context) => void} drawStill */
   draw(width, height, key, drawStill) {
     const all = [width, height, window.devicePixelRatio, ...key].join("|");
     if (all !== this.key) {
@@ -117,8 +120,8 @@ class LayeredCanvas {
 
 const CANVAS_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
-/** Writes one line of text into a canvas. */
-function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
+/** Writes one line of text into a canvas. @param {Context} context @param {string} text @param {number} x @param {number} y @param {TextStyle} style */
+export function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
   context.fillStyle = color;
   context.font = `${weight} ${size}px ${CANVAS_FONT}`;
   context.textAlign = align;
@@ -126,20 +129,53 @@ function write(context, text, x, y, { color, size = 11, align = "left", weight =
   context.fillText(text, x, y);
 }
 
-/** Where a pointer event happened, in CSS pixels from the element's top left corner. */
-function pointIn(element, event) {
+/** Where a pointer event happened, in CSS pixels from the element's top left corner. @param {Element} element @param {MouseEvent} event @returns {[x: number, y: number]} */
+export function pointIn(element, event) {
   const box = element.getBoundingClientRect();
   return [event.clientX - box.left, event.clientY - box.top];
 }
 
-/** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... */
-function every(spacing, least) {
+/** One floating note inside `root`. */
+export class Tooltip {
+  constructor(/** @type {HTMLElement} */ root) {
+    this.root = root;
+    this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });
+    root.append(this.element);
+  }
+
+  /** @param {MouseEvent} event @param {string[] | null} lines nothing to say hides it */
+  show(event, lines) {
+    this.element.hidden = !lines?.length;
+    if (!lines?.length) return;
+    this.element.replaceChildren(...lines.map((text) => make("div", { text })));
+    const box = this.root.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const left = clamp(x + 14, 4, Math.max(4, this.root.clientWidth - width - 4));
+    const below = y + 18 + height < this.root.clientHeight;
+    this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(below ? y + 18 : y - height - 10)}px)`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+
+  /** Describes what the pointer is over. @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe */
+  follow(element, describe) {
+    element.addEventListener("pointermove", (event) => this.show(event, describe(...pointIn(element, event), event)));
+    element.addEventListener("pointerleave", () => this.hide());
+  }
+}
+
+/** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... @param {number} spacing @param {number} least */
+export function every(spacing, least) {
   if (!(spacing > 0)) return Infinity;
   for (let scale = 1; ; scale *= 10) {
     for (const factor of [1, 2, 5]) if (factor * scale * spacing >= least) return factor * scale;
   }
 }
 
-const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
-const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+export const counted = (/** @type {number} */ number, /** @type {string} */ noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const grouped = (/** @type {number} */ number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
+/** @param {number} value @param {number} low @param {number} high */
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

@@ -1,12 +1,14 @@
 // ---- fold.js: the scheduler's state after any frame --------------------------------------------
-// The payload holds differences. A copy of the state is kept every so many frames, so that going
-// back applies at most that many.
+// The payload holds differences. A copy of the state every so many frames keeps going back short.
+
+/** @import { Trace } from "./types.js" */
 
 const KEY_EVERY = 64; // frames
 const MOST_KEYED_ITEMS = 8e6; // entries in all copies together: above it they are farther apart
 
 /** Queues, block tables and findable blocks at one moment. */
-class EngineState {
+export class EngineState {
+  /** @param {number[]} waiting @param {number[]} running @param {Map<number, number[]>} tables by sequence @param {Uint8Array} findable by block */
   constructor(waiting, running, tables, findable) {
     this.waiting = waiting;
     this.running = running;
@@ -26,58 +28,60 @@ class EngineState {
     return counts;
   }
 
-  /** The sequences that hold `block`. */
+  /** The sequences that hold `block`. @param {number} block */
   holders(block) {
     return Array.from(this.tables).filter(([, table]) => table.includes(block)).map(([id]) => id);
   }
 }
 
-/** Folds a recording to any frame. */
-class Fold {
-  /** @param {Recording} recording */
-  constructor(recording) {
-    this.recording = recording;
-    const { initial, num_blocks: blocks } = recording.meta;
+/** Folds a trace to any frame. */
+export class Fold {
+  constructor(/** @type {Trace} */ trace) {
+    this.trace = trace;
+    const { initial, num_blocks: blocks } = trace.meta;
     const findable = new Uint8Array(blocks);
     for (const block of initial.findable) findable[block] = 1;
-    this.state = new EngineState([...initial.waiting], [...initial.running], new Map(initial.tables), findable);
+    this.initial = new EngineState(initial.waiting, initial.running, new Map(initial.tables), findable);
+    this.state = this.initial.copy();
     this.frame = -1;
-    this.keys = new Map([[-1, this.state.copy()]]);
-    this.keyEvery = Math.max(KEY_EVERY, Math.ceil((recording.frames * 2 * blocks) / MOST_KEYED_ITEMS));
-    this.tableStart = []; // where each table edit's blocks begin in table_block
+    this.keys = /** @type {Map<number, EngineState>} */ (new Map());
+    this.keyEvery = Math.max(KEY_EVERY, Math.ceil((trace.frames * 2 * blocks) / MOST_KEYED_ITEMS));
+    this.tableStart = [0]; // where each table edit's blocks begin in table_block
   }
 
-  /** The state after `frame` (-1: before the first). Valid until the next call. @returns {EngineState} */
+  /** The state after `frame` (-1: before the first). Valid until the next call. @returns {EngineState} @param {number} frame */
   at(frame) {
-    const key = this._nearestKey(frame);
+    const [key, state] = this._nearestKey(frame);
     if (frame < this.frame || key > this.frame) {
       this.frame = key;
-      this.state = this.keys.get(key).copy();
+      this.state = state.copy();
     }
     while (this.frame < frame) this._advance();
     return this.state;
   }
 
+  /** The last copy up to `frame`. @param {number} frame @returns {[frame: number, state: EngineState]} */
   _nearestKey(frame) {
     for (let key = Math.floor(frame / this.keyEvery) * this.keyEvery; key >= 0; key -= this.keyEvery) {
-      if (key <= frame && this.keys.has(key)) return key;
+      const state = this.keys.get(key);
+      if (state) return [key, state];
     }
-    return -1;
+    return [-1, this.initial];
   }
 
   _advance() {
     this.frame += 1;
     this._editQueues();
     this._editTables();
-    for (const entry of this.recording.entries("findable", "block", this.frame)) {
+    for (const entry of this.trace.entries("findable", "block", this.frame)) {
       this.state.findable[entry < 0 ? ~entry : entry] = entry < 0 ? 0 : 1;
     }
     if (this.frame % this.keyEvery === 0 && !this.keys.has(this.frame)) this.keys.set(this.frame, this.state.copy());
   }
 
   _editQueues() {
-    const { queue_which: which, queue_position: position, queue_seq: seq } = this.recording.column;
-    const [first, end] = this.recording.range("queue", this.frame);
+    const { queue_which: which, queue_position: position, queue_seq: seq } = this.trace.column;
+    const [first, end] = this.trace.range("queue", this.frame);
     for (let i = first; i < end; i++) {
       const queue = which[i] ? this.state.running : this.state.waiting;
       if (position[i] < 0) queue.splice(queue.indexOf(seq[i]), 1);
@@ -86,8 +90,8 @@ class Fold {
   }
 
   _editTables() {
-    const { table_seq: seq, table_keep: keep, table_more: more, table_block: blocks } = this.recording.column;
-    const [first, end] = this.recording.range("table", this.frame);
+    const { table_seq: seq, table_keep: keep, table_more: more, table_block: blocks } = this.trace.column;
+    const [first, end] = this.trace.range("table", this.frame);
     for (let i = first; i < end; i++) {
       const start = this._tableStart(i);
       const table = (this.state.tables.get(seq[i]) ?? []).slice(0, keep[i]);
@@ -97,18 +101,18 @@ class Fold {
     }
   }
 
-  _tableStart(edit) {
+  _tableStart(/** @type {number} */ edit) {
     const starts = this.tableStart;
     while (starts.length <= edit) {
       const i = starts.length;
-      starts.push(i ? starts[i - 1] + this.recording.column.table_more[i - 1] : 0);
+      starts.push(starts[i - 1] + this.trace.column.table_more[i - 1]);
     }
     return starts[edit];
   }
 
-  /** The queues as the step found them, with those who arrived for it. @returns {{waiting: number[], running: number[]}} */
+  /** The queues as the step found them, with those who arrived for it. @returns {{waiting: number[], running: number[]}} @param {number} frame */
   queuesBefore(frame) {
     const state = this.at(frame - 1);
-    return { waiting: [...state.waiting, ...this.recording.entries("arrived", "seq", frame)], running: state.running.slice() };
+    return { waiting: [...state.waiting, ...this.trace.entries("arrived", "seq", frame)], running: state.running.slice() };
   }
 }

@@ -1,11 +1,13 @@
 // ---- livelist.js: all sequences of a live engine now, and the selected one in full -------------------------------------
 
+import { counted, grouped, make, makeControl, setText } from "./dom.js";
+/** @import { Candidate, LiveSequence, Status } from "./types.js" */
+
 /** A row for every sequence: number, state in shape and words, text so far. */
-class LiveList {
-  /** @param {(id: number) => void} choose */
-  constructor(choose) {
+export class LiveList {
+  constructor(/** @type {(id: number) => void} */ choose) {
     this.choose = choose;
-    this.rows = new Map();
+    this.rows = /** @type {Map<number, LiveRow>} */ (new Map()); // by sequence
     this.heading = make("h3");
     this.list = make("div", { class: "ni-live-list", role: "group", "aria-label": "Sequences" });
     this.list.addEventListener("keydown", (event) => this._move(event));
@@ -13,7 +15,7 @@ class LiveList {
     this.element = make("div", {}, make("div", { class: "ni-head" }, this.heading), this.empty, this.list);
   }
 
-  draw({ sequences, hidden, selected }) {
+  draw(/** @type {Status} */ { sequences, hidden, selected }) {
     const alive = sequences.filter((sequence) => sequence.alive).length;
     const more = hidden ? `, ${grouped(hidden)} older ones not listed` : "";
     setText(this.heading, `In the engine now: ${alive} of ${counted(sequences.length + hidden, "sequence")}${more}`);
@@ -22,7 +24,7 @@ class LiveList {
     for (const sequence of sequences) this._row(sequence.id).draw(sequence, sequence.id === selected?.id);
   }
 
-  _keep(ids) {
+  _keep(/** @type {Set<number>} */ ids) {
     for (const [id, row] of this.rows) {
       if (ids.has(id)) continue;
       row.element.remove();
@@ -30,30 +32,29 @@ class LiveList {
     }
   }
 
-  _row(id) {
-    if (!this.rows.has(id)) {
-      const row = new LiveRow(id, () => this.choose(id));
-      this.rows.set(id, row);
-      this.list.append(row.element);
-    }
-    return this.rows.get(id);
+  _row(/** @type {number} */ id) {
+    const known = this.rows.get(id);
+    if (known) return known;
+    const row = new LiveRow(id, () => this.choose(id));
+    this.rows.set(id, row);
+    this.list.append(row.element);
+    return row;
   }
 
-  /** Up and down go from row to row. */
+  /** Up and down go from row to row. @param {KeyboardEvent} event */
   _move(event) {
-    const by = { ArrowUp: "previousElementSibling", ArrowDown: "nextElementSibling" }[event.key];
-    const next = by && event.target.closest("button")?.[by];
-    if (!next) return;
+    const row = event.target instanceof Element && event.target.closest("button");
+    if (!row || (event.key !== "ArrowUp" && event.key !== "ArrowDown")) return;
+    const next = event.key === "ArrowUp" ? row.previousElementSibling : row.nextElementSibling;
+    if (!(next instanceof HTMLElement)) return;
     next.focus();
     event.preventDefault();
     event.stopPropagation();
   }
 }
 
-const LIVE_MARKS = { waiting: "waiting", prefill: "prefill", decode: "decode", preempted: "preempted", finished: "finished", aborted: "aborted" };
-
 class LiveRow {
-  constructor(id, onclick) {
+  constructor(/** @type {number} */ id, /** @type {() => void} */ onclick) {
     this.number = make("b", { class: "ni-live-id", text: id });
     this.mark = make("i");
     this.word = make("span", { class: "ni-live-word" });
@@ -64,10 +65,10 @@ class LiveRow {
     this.element = makeControl("button", { type: "button", class: "ni-live-seq", "data-seq": id, onclick }, this.number, make("span", { class: "ni-live-mark" }, this.mark), this.word, this.count, line);
   }
 
-  draw(sequence, selected) {
+  draw(/** @type {LiveSequence} */ sequence, /** @type {boolean} */ selected) {
     const { status, reason, tokens, max_tokens: most, prompt, text } = sequence;
-    this.element.setAttribute("aria-pressed", selected);
-    this.mark.className = `ni-bar ni-bar-${LIVE_MARKS[status]}`;
+    this.element.setAttribute("aria-pressed", `${selected}`);
+    this.mark.className = `ni-bar ni-bar-${status}`;
     setText(this.word, reason ? `finished (${reason})` : status);
     setText(this.count, most === null ? `${tokens}` : `${tokens}/${most}`);
     this.count.title = `${counted(tokens, "token")} generated${most === null ? "" : ` of at most ${most}`}`;
@@ -76,11 +77,11 @@ class LiveRow {
   }
 }
 
-/** A text with its line breaks as signs. */
+/** A text with its line breaks as signs. @param {string} text */
 const oneLine = (text) => text.replace(/\r?\n/g, "\u21b5");
 
 /** Prompt and text of the selected sequence, and what its model thought would come next. */
-class LiveSelected {
+export class LiveSelected {
   constructor() {
     this.heading = make("h3");
     this.prompt = make("span", { class: "ni-muted" });
@@ -88,15 +89,18 @@ class LiveSelected {
     this.text = make("p", { class: "ni-live-text", dir: "auto" }, this.prompt, this.said);
     this.bars = make("ol", { class: "ni-live-candidates", "aria-label": "Most likely next tokens" });
     this.note = make("p", { class: "ni-muted ni-live-small" });
+    this.key = ""; // of the candidates drawn last
     this.title = make("h4", { text: "Most likely next tokens" });
     this.element = make("div", {}, make("div", { class: "ni-head" }, this.heading), this.text, this.title, this.note, this.bars);
   }
 
+  /** @param {Status} status @param {number | null} cursor the step that the replay shows */
   draw({ selected, candidates, newest }, cursor) {
+    const { prompt, text } = selected ?? { prompt: "", text: "" };
     setText(this.heading, selected ? `Sequence ${selected.id}: text so far` : "No sequence selected");
     this.text.hidden = this.title.hidden = this.bars.hidden = !selected;
-    setText(this.prompt, selected?.prompt ?? "");
-    if (setText(this.said, selected?.text ?? "")) this.text.scrollTop = this.text.scrollHeight;
+    setText(this.prompt, prompt);
+    if (setText(this.said, text)) this.text.scrollTop = this.text.scrollHeight;
     this.bars.classList.toggle("ni-live-alive", Boolean(selected?.alive)); // keeps its room: nothing jumps from step to step
     const key = JSON.stringify(candidates.rows);
     if (key !== this.key) this.bars.replaceChildren(...candidates.rows.map(candidateBar));
@@ -106,7 +110,7 @@ class LiveSelected {
   }
 }
 
-/** One candidate: the token as it would be written, a bar and its share in figures. */
+/** One candidate: the token as it would be written, a bar and its share in figures. @param {Candidate} candidate */
 function candidateBar({ token_id: id, text, probability, sampled }) {
   const percent = `${(100 * probability).toFixed(1)} %`;
   const bar = make("span", { class: "ni-live-share", "aria-hidden": "true" }, make("i", { style: `width:${100 * probability}%` }));
@@ -115,5 +119,5 @@ function candidateBar({ token_id: id, text, probability, sampled }) {
   return make("li", { class: sampled ? "ni-live-sampled" : null }, token, bar, make("span", { class: "ni-live-percent", text: percent }), make("span", { class: "ni-live-tag" }, tag));
 }
 
-/** A token with its spaces and line breaks to be seen. */
+/** A token with its spaces and line breaks to be seen. @param {string} text */
 const visible = (text) => (text === "" ? "(nothing)" : text.replace(/ /g, "\u2423").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5"));

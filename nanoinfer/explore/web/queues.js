@@ -1,9 +1,13 @@
 // ---- queues.js: waiting and running, before and after the step --------------------------------------------
 
+import { grouped, make, setText } from "./dom.js";
+import { describeBars } from "./timeline.js";
+/** @import { Tooltip, Trace, View, ViewState } from "./types.js" */
+
 const MOST_CHIPS = 48;
 const DENSE_CHIPS = 24; // above it they are smaller
 
-/** @typedef {{name: string, label: string, leaving: boolean}} QueueRow */
+/** @type {{name: "waiting" | "running", label: string, leaving: boolean}[]} */
 const QUEUE_ROWS = [
   { name: "waiting", label: "before", leaving: true },
   { name: "waiting", label: "after", leaving: false },
@@ -12,38 +16,40 @@ const QUEUE_ROWS = [
 ];
 
 /** Four rows of chips; who leaves is struck through before, who enters is outlined after. */
-class Queues {
-  constructor(view, tooltip) {
+export class Queues {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips", role: "group", "aria-label": `${row.name} ${row.label} the step` }), number: make("span", { class: "ni-number" }) }));
+    this.moves = /** @type {Map<number, string>} */ (new Map()); // at the cursor
     const groups = ["waiting", "running"].map((name) => this._group(name));
     const key = make("div", { class: "ni-legend" }, ...queueLegend());
     this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, make("h3", { text: "Queues, before and after the step" })), key, ...groups);
     this.element.addEventListener("click", (event) => {
-      const chip = event.target.closest("[data-seq]");
+      const chip = chipOf(event);
       if (chip) view.select(Number(chip.dataset.seq));
     });
     tooltip.follow(this.element, (_x, _y, event) => this.describe(event));
     view.onDraw((state) => this.draw(state));
   }
 
-  _group(name) {
+  _group(/** @type {string} */ name) {
     const rows = this.rows.filter((row) => row.name === name);
     const lines = rows.flatMap((row) => [make("div", { class: "ni-queue-label" }, make("b", { text: name }), row.label, row.number), row.chips]);
     return make("div", { class: "ni-queue" }, ...lines);
   }
 
-  draw(state) {
-    const { recording, fold } = this.view;
+  draw(/** @type {ViewState} */ state) {
+    const { trace, fold } = this.view;
     const before = fold.queuesBefore(state.frame);
     const after = fold.at(state.frame);
-    this.moves = movesOf(recording, state.frame);
+    this.moves = movesOf(trace, state.frame);
     for (const row of this.rows) {
       const [ids, others] = row.leaving ? [before[row.name], after[row.name]] : [after[row.name], before[row.name]];
       this._drawRow(row, ids, new Set(others), state.selected);
     }
   }
 
+  /** @param {Queues["rows"][number]} row @param {number[]} ids @param {Set<number>} others @param {number | null} selected */
   _drawRow(row, ids, others, selected) {
     setText(row.number, ids.length ? grouped(ids.length) : "");
     row.chips.classList.toggle("ni-dense", ids.length > DENSE_CHIPS);
@@ -58,45 +64,52 @@ class Queues {
     row.chips.replaceChildren(...chips);
   }
 
+  /** @param {number} id @param {boolean} moved @param {boolean} leaving @param {boolean} selected */
   _chip(id, moved, leaving, selected) {
-    const classes = ["ni-chip"];
-    if (moved) classes.push(leaving ? "ni-leaves" : "ni-enters");
-    if (selected) classes.push("ni-selected");
-    const move = moved ? this.moves.get(id) ?? (leaving ? "leaves" : "enters") : null;
-    const sign = moved && leaving ? MOVE_SIGNS[move] : null;
-    const chip = make("span", { class: classes.join(" "), "data-seq": id, "data-move": move, "aria-current": selected && "true" }, make("span", { text: id }));
+    const chip = make("span", { class: "ni-chip", "data-seq": id, "aria-current": selected && "true" }, make("span", { text: id }));
+    chip.classList.toggle("ni-selected", selected);
+    if (!moved) return chip;
+    const verb = leaving ? "leaves" : "enters";
+    const move = this.moves.get(id) ?? verb;
+    const sign = leaving ? MOVE_SIGNS[move] : undefined;
+    chip.classList.add(`ni-${verb}`);
+    chip.dataset.move = move;
     if (sign) chip.append(make("small", { text: sign }));
-    chip.append(make("span", { class: "ni-hidden", text: move ? ` (${move})` : "" }));
+    chip.append(make("span", { class: "ni-hidden", text: ` (${move})` }));
     return chip;
   }
 
-  describe(event) {
-    const chip = event.target.closest?.("[data-seq]");
+  describe(/** @type {MouseEvent} */ event) {
+    const chip = chipOf(event);
     if (!chip) return null;
     const id = Number(chip.dataset.seq);
     const { move } = chip.dataset;
-    return [`sequence ${id}${move ? `: ${move}` : ""}`, ...describeBars(this.view.recording, id, this.view.state.frame)];
+    return [`sequence ${id}${move ? `: ${move}` : ""}`, ...describeBars(this.view.trace, id, this.view.state.frame)];
   }
 }
 
-const MOVE_SIGNS = { preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" };
+/** The chip under the pointer. @param {MouseEvent} event @returns {HTMLElement | null} */
+const chipOf = ({ target }) => (target instanceof Element ? target.closest("[data-seq]") : null);
 
-/** What happened to whoever moved in a frame: Map of sequence -> words. */
-function movesOf(recording, frame) {
-  const moves = new Map();
-  const [first, end] = recording.range("ended", frame);
-  for (const id of recording.entries("arrived", "seq", frame)) moves.set(id, "arrived");
-  for (const id of recording.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");
-  const own = recording.entries("preempted", "self", frame);
-  recording.entries("preempted", "victim", frame).forEach((id, i) => moves.set(id, own[i] ? "preempted by itself" : "preempted"));
+const MOVE_SIGNS = /** @type {{[move: string]: string}} */ ({ preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" });
+
+/** What happened to whoever moved in a frame, by sequence. @param {Trace} trace @param {number} frame */
+function movesOf(trace, frame) {
+  const moves = /** @type {Map<number, string>} */ (new Map());
+  const [first, end] = trace.range("ended", frame);
+  for (const id of trace.entries("arrived", "seq", frame)) moves.set(id, "arrived");
+  for (const id of trace.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");
+  const own = trace.entries("preempted", "self", frame);
+  trace.entries("preempted", "victim", frame).forEach((id, i) => moves.set(id, own[i] ? "preempted by itself" : "preempted"));
   for (let i = first; i < end; i++) {
-    const reason = recording.endedReason[i];
-    moves.set(recording.column.ended_seq[i], reason === "abort" ? "aborted" : `finished, ${reason}`);
+    const reason = trace.words.ended_reason[i];
+    moves.set(trace.column.ended_seq[i], reason === "abort" ? "aborted" : `finished, ${reason}`);
   }
   return moves;
 }
 
 function queueLegend() {
+  /** @param {string} classes @param {string} text */
   const entry = (classes, text) => make("span", {}, make("span", { class: `ni-chip ${classes}`, text: "7" }), text);
   return [entry("ni-enters", "enters"), entry("ni-leaves", "leaves"), make("span", { text: "front at the left" })];
 }

@@ -1,15 +1,20 @@
 // ---- sequence.js: the selected sequence, its block table and its text ----------------------------------------
 
+import { clamp, counted, grouped, make, makeControl, setText, textButton } from "./dom.js";
+import { describeBars, tokenRange } from "./timeline.js";
+/** @import { Trace, View, ViewState } from "./types.js" */
+
 const MOST_ENTRIES = 48; // of a block table; the last one is always shown
 
 /** Everything about one sequence at the cursor. */
-class SequencePanel {
-  constructor(view) {
+export class SequencePanel {
+  constructor(/** @type {View} */ view) {
     this.view = view;
-    this.missing = null; // a typed id that no sequence has
+    this.missing = /** @type {number | null} */ (null); // a typed id that no sequence has
+    this.was = /** @type {number | null} */ (null); // selected when it was drawn last
     this.input = makeControl("input", { type: "number", min: 0, step: 1, class: "ni-number-input", "aria-label": "Selected sequence" });
     this.input.addEventListener("change", () => this._choose());
-    this.clear = makeControl("button", { type: "button", class: "ni-button", text: "clear", onclick: () => view.set({ selected: null }) });
+    this.clear = textButton("clear", () => view.set({ selected: null }));
     this.facts = make("p", { class: "ni-facts" });
     this.table = make("div", { class: "ni-table-entries", role: "group", "aria-label": "Block table" });
     this.texts = make("div", { class: "ni-texts" });
@@ -20,20 +25,20 @@ class SequencePanel {
 
   _choose() {
     const id = this.input.value === "" ? null : Number(this.input.value);
-    const known = id !== null && this.view.recording.bars.of.has(id);
+    const known = id !== null && this.view.trace.bars.of.has(id);
     this.missing = known ? null : id;
     this.view.set({ selected: known ? id : null });
   }
 
-  /** Shows the selection, but leaves alone what is being typed. */
+  /** Shows the selection, but leaves alone what is being typed. @param {number | null} selected */
   _drawInput(selected) {
     if (selected !== null) this.missing = null;
-    const typing = this.element.getRootNode().activeElement === this.input && selected === null && this.input.value !== `${this.was}`;
-    if (!typing) this.input.value = selected === null ? "" : selected;
+    const typing = this.input.matches(":focus") && selected === null && this.input.value !== `${this.was}`;
+    if (!typing) this.input.value = selected === null ? "" : `${selected}`;
     this.was = selected;
   }
 
-  draw({ selected, frame }) {
+  draw(/** @type {ViewState} */ { selected, frame }) {
     this.clear.hidden = selected === null;
     this._drawInput(selected);
     if (selected === null) {
@@ -42,27 +47,27 @@ class SequencePanel {
       for (const part of [this.table, this.texts]) part.replaceChildren();
       return;
     }
-    const { recording, fold } = this.view;
+    const { trace, fold } = this.view;
     const table = fold.at(frame).tables.get(selected) ?? [];
-    const written = recording.size === 1 ? recording.bars.written(selected, frame) : null;
-    setText(this.facts, sequenceFacts(recording, selected, frame, table.length, written));
+    const written = trace.size === 1 ? trace.bars.written(selected, frame) : null;
+    setText(this.facts, sequenceFacts(trace, selected, frame, table.length, written));
     this.table.replaceChildren(...tableEntries(this.view, table, written));
-    drawTexts(this.texts, recording, selected, frame);
+    drawTexts(this.texts, trace, selected, frame);
   }
 }
 
-/** One paragraph: what it is doing, and how full its blocks are. */
-function sequenceFacts(recording, id, frame, blocks, written) {
-  const { prompt_tokens: prompt } = recording.sequence(id);
-  const doing = describeBars(recording, id, frame).join("; ");
-  const size = recording.meta.block_size;
+/** What it is doing, and how full its blocks are. @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written */
+function sequenceFacts(trace, id, frame, blocks, written) {
+  const { prompt_tokens: prompt } = trace.sequence(id);
+  const doing = describeBars(trace, id, frame).join("; ");
+  const size = trace.meta.block_size;
   const held = blocks ? `It holds ${counted(blocks, "block")} of ${size} slots${written === null ? "" : `, ${counted(written, "token")} written`}.` : "It holds no blocks.";
-  return `In ${recording.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
+  return `In ${trace.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
 }
 
-/** A box for each logical block, with a gauge along its foot: the share of its slots that are written. */
-function tableEntries({ recording, fold, state }, table, written) {
-  const size = recording.meta.block_size;
+/** A box for each logical block; the gauge along its foot is the share of its slots that are written. @param {View} view @param {number[]} table @param {number | null} written */
+function tableEntries({ trace, fold, state }, table, written) {
+  const size = trace.meta.block_size;
   const refCounts = fold.at(state.frame).refCounts();
   const boxes = table.map((block, logical) => {
     const filled = clamp((written ?? table.length * size) - logical * size, 0, size);
@@ -75,15 +80,15 @@ function tableEntries({ recording, fold, state }, table, written) {
   });
   if (boxes.length <= MOST_ENTRIES) return boxes;
   const more = make("span", { class: "ni-entry ni-more", text: `+${boxes.length - MOST_ENTRIES + 1} more` });
-  return [...boxes.slice(0, MOST_ENTRIES - 2), more, boxes.at(-1)];
+  return [...boxes.slice(0, MOST_ENTRIES - 2), more, boxes[boxes.length - 1]];
 }
 
 // ---- text ---------------------------------------------------------------------------------------------------
 
-/** Prompt and output of a sequence, as text where the trace has it and as token ids. */
-function drawTexts(host, recording, id, frame) {
-  const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = recording.sequence(id);
-  const sampled = sampledBy(recording, id, frame);
+/** Prompt and output of a sequence, as text where the trace has it and as token ids. @param {HTMLElement} host @param {Trace} trace @param {number} id @param {number} frame */
+function drawTexts(host, trace, id, frame) {
+  const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = trace.sequence(id);
+  const sampled = sampledBy(trace, id, frame);
   const key = [id, sampled, samples, output].join();
   if (host.dataset.key === key && host.childElementCount) return;
   host.dataset.key = key;
@@ -94,21 +99,21 @@ function drawTexts(host, recording, id, frame) {
   );
 }
 
-/** How many of a sequence's recorded samples were drawn up to `frame`. */
-function sampledBy(recording, id, frame) {
-  const { sampleFirst } = recording.sequence(id);
-  const last = recording.bars.lastComputed(id, frame);
-  if (recording.size > 1) return recording.sequence(id).samples;
+/** How many of a sequence's recorded samples were drawn up to `frame`. @param {Trace} trace @param {number} id @param {number} frame */
+function sampledBy(trace, id, frame) {
+  const { sampleFirst } = trace.sequence(id);
+  const last = trace.bars.lastComputed(id, frame);
+  if (trace.size > 1) return trace.sequence(id).samples;
   if (!last) return 0;
   const done = last.chunk === last.chunks ? 1 : 0; // a middle chunk's sample is dropped
   const computed = last.computed + (last.kind === "decode" ? Math.min(frame + 1, last.end) - last.start : last.tokens);
-  return Math.max(0, computed + done - sampleFirst, highestBefore(recording, id, frame) - sampleFirst);
+  return Math.max(0, computed + done - sampleFirst, highestBefore(trace, id, frame) - sampleFirst);
 }
 
-/** The position behind the last sample before the current computation: a recompute does not take samples back. */
-function highestBefore(recording, id, frame) {
-  const { bars } = recording;
-  const [first] = bars.of.get(id);
+/** The position behind the last sample before the current computation: a recompute does not take samples back. @param {Trace} trace @param {number} id @param {number} frame */
+function highestBefore(trace, id, frame) {
+  const { bars } = trace;
+  const [first] = bars.of.get(id) ?? [0];
   let highest = 0;
   for (let i = first; i < bars.firstAfter(id, frame); i++) {
     if (!bars.isComputed(i) || bars.chunk[i] < bars.chunks[i]) continue;
@@ -117,9 +122,10 @@ function highestBefore(recording, id, frame) {
   return highest;
 }
 
+/** @param {ArrayLike<number>} known @param {number} length */
 const ids = (known, length) => `${Array.from(known).join(" ")}${known.length < length ? " \u2026" : ""}`;
 
-/** A titled text that is cut by the page, not here: the whole of it is in its title. */
+/** A titled text that is cut by the page, not here: the whole of it is in its title. @param {string} name @param {string | null} text @param {string} tokenIds */
 function textBox(name, text, tokenIds) {
   const shown = text === null ? null : make("p", { class: "ni-text", text, title: text, dir: "auto" });
   return make("div", {}, make("h4", { text: name }), shown, make("p", { class: "ni-ids", text: tokenIds, title: tokenIds }));

@@ -1,7 +1,10 @@
 // ---- theme.js: light or dark, and the colours of both -----------------------------------------
-// PALETTES, OWNERS and CSS are written in front of this file by Python, from nanoinfer.viz.theme.
 
-/** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. */
+import { OWNERS, PALETTES } from "./constants.js";
+import { contextOf } from "./dom.js";
+/** @import { Context, Model, Stop, ThemeName } from "./types.js" */
+
+/** The theme that the surroundings ask for: JupyterLab's, then VS Code's, then the system's. @returns {ThemeName} */
 function surroundingTheme() {
   for (const body of surroundingBodies()) {
     if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
@@ -21,11 +24,8 @@ function surroundingBodies() {
   return bodies;
 }
 
-/**
- * Calls `onChange` whenever the surroundings switch their theme.
- * @returns {() => void} stops watching
- */
-function watchTheme(onChange) {
+/** Calls `onChange` whenever the surroundings switch their theme. @param {() => void} onChange @returns {Stop} */
+export function watchTheme(onChange) {
   const observer = new MutationObserver(onChange);
   const attributeFilter = ["data-jp-theme-light", "data-vscode-theme-kind"];
   for (const body of surroundingBodies()) observer.observe(body, { attributes: true, attributeFilter });
@@ -37,7 +37,25 @@ function watchTheme(onChange) {
   };
 }
 
-/** Colours `root` and everything in it. */
+// A model that asks for "auto" gets the theme of the surroundings; `use` is told each time.
+/** Colours `root` as the model asks, now and whenever it changes. @param {HTMLElement} root @param {Model} model @param {(theme: ThemeName) => void} use @returns {Stop} */
+export function keepTheme(root, model, use) {
+  const retheme = () => {
+    const asked = model.get("theme");
+    const theme = asked === "light" || asked === "dark" ? asked : surroundingTheme();
+    applyTheme(root, theme);
+    use(theme);
+  };
+  const unwatch = watchTheme(retheme);
+  model.on("change:theme", retheme);
+  retheme();
+  return () => {
+    unwatch();
+    model.off("change:theme", retheme);
+  };
+}
+
+/** Colours `root` and everything in it. @param {HTMLElement} root @param {ThemeName} name */
 function applyTheme(root, name) {
   root.dataset.theme = name;
   root.style.colorScheme = name;
@@ -45,23 +63,13 @@ function applyTheme(root, name) {
   root.style.setProperty("--owners", OWNERS.map((color, i) => `${color} ${(100 * i) / OWNERS.length}% ${(100 * (i + 1)) / OWNERS.length}%`).join(", "));
 }
 
-/** Relative luminance of a #rrggbb colour. */
-function luminance(color) {
-  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
-  const linear = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}
-
-/** Black or white, whichever reads better on `fill`. */
-const inkOn = (fill) => (luminance(fill) > 0.179 ? "#0b0d10" : "#ffffff");
-
-/** The hatching of a preempted bar. */
-function hatching(context, color) {
+/** The hatching of a preempted bar. @param {Context} context @param {string} color */
+export function hatching(context, color) {
   const ratio = window.devicePixelRatio || 1;
   const tile = document.createElement("canvas");
   tile.width = tile.height = Math.max(2, Math.round(5 * ratio));
   const side = tile.width;
-  const pen = tile.getContext("2d");
+  const pen = contextOf(tile);
   pen.strokeStyle = color;
   pen.lineWidth = 1.3 * ratio;
   for (const shift of [-side, 0, side]) {
@@ -70,7 +78,7 @@ function hatching(context, color) {
     pen.lineTo(shift + side + 1, -1);
     pen.stroke();
   }
-  const pattern = context.createPattern(tile, "repeat");
+  const pattern = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat"));
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
   return pattern;
 }

@@ -1,37 +1,34 @@
 // ---- transport.js: slider, buttons, play and keys --------------------------------------------------------------------
 
-const HEADLINE = /^(Step \d+ \(|Steps \d)/; // the sentence that says what ran
+import { counted, grouped, icon, iconButton, make, makeControl, setDisabled, setText, textButton } from "./dom.js";
+/** @import { Jump, Movable, Shown } from "./types.js" */
+
+const MOVES = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
+const ZOOMS = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
 const SPEEDS = [1, 2, 4, 8, 16, 30, 60]; // frames a second
-const JUMPS = [["hit", "prefix hit", "No prefix hit here"], ["refusal", "refused admission", "No refused admission here"], ["preemption", "preemption", "No preemption here"]];
+const JUMPS = /** @type {[mark: Jump, name: string][]} */ ([["hit", "prefix hit"], ["refusal", "refused admission"], ["preemption", "preemption"]]);
 
 /** The row of controls at the top. */
-class Transport {
-  constructor(view) {
+export class Transport {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.player = new Player(view);
-    this.slider = makeControl("input", { type: "range", min: 0, max: Math.max(0, view.recording.frames - 1), step: 1, class: "ni-slider", "aria-label": "Engine step" });
-    this.slider.addEventListener("input", () => view.go(Number(this.slider.value)));
+    this.drawnPlaying = false;
+    this.slider = makeControl("input", { type: "range", min: 0, max: Math.max(0, view.track.frames - 1), step: 1, class: "ni-slider", "aria-label": view.track.label });
+    this.slider.addEventListener("input", () => view.set({ frame: this.slider.valueAsNumber }));
     this.output = make("output", { class: "ni-output", "aria-live": "off" });
     this.playButton = iconButton("play", "Play (Space)", () => this.player.toggle());
-    this.jumps = JUMPS.map(([mark, name, none]) => ({ mark, name, none, button: this._jumpButton(mark) }));
-    this.element = make("div", { class: "ni-transport" }, this._buttons(), this.slider, this.output);
+    this.jumps = JUMPS.map(([mark, name]) => ({ mark, name, button: textButton("", () => jumpTo(view, mark, 1)) }));
+    const by = (/** @type {number} */ frames) => () => view.set({ frame: view.state.frame + frames });
+    this.first = iconButton("first", "First step (Home)", by(-Infinity));
+    this.back = iconButton("back", "Previous step (Left arrow)", by(-1));
+    this.forward = iconButton("forward", "Next step (Right arrow)", by(1));
+    this.last = iconButton("last", "Last step (End)", by(Infinity));
+    const moves = [this.first, this.back, this.playButton, this.forward, this.last, this._speed()];
+    const buttons = make("div", { class: "ni-buttons", role: "group", "aria-label": "Move through the steps" }, ...moves);
+    this.element = make("div", { class: "ni-transport" }, buttons, this.slider, this.output);
     this.jumpBar = make("div", { class: "ni-jumps" }, make("span", { class: "ni-muted", text: "Jump to the next" }), ...this.jumps.map((jump) => jump.button));
     view.onDraw((state) => this.draw(state));
-  }
-
-  _buttons() {
-    const { view } = this;
-    const by = (frames) => () => view.go(view.state.frame + frames);
-    return make(
-      "div",
-      { class: "ni-buttons", role: "group", "aria-label": "Move through the steps" },
-      (this.first = iconButton("first", "First step (Home)", () => view.go(0))),
-      (this.back = iconButton("back", "Previous step (Left arrow)", by(-1))),
-      this.playButton,
-      (this.forward = iconButton("forward", "Next step (Right arrow)", by(1))),
-      (this.last = iconButton("last", "Last step (End)", () => view.go(Infinity))),
-      this._speed(),
-    );
   }
 
   _speed() {
@@ -41,39 +38,25 @@ class Transport {
     return select;
   }
 
-  _jumpButton(mark) {
-    return makeControl("button", { type: "button", class: "ni-button", onclick: () => jump(this.view, mark, 1) });
-  }
-
-  draw(state) {
-    const { recording } = this.view;
-    this.slider.max = Math.max(0, recording.frames - 1);
-    if (this.slider.valueAsNumber !== state.frame) this.slider.value = state.frame;
-    this.slider.setAttribute("aria-valuetext", this.inWords(state));
-    setText(this.output, this.place(state));
+  draw(/** @type {Shown} */ state) {
+    const { track } = this.view;
+    this.slider.max = `${Math.max(0, track.frames - 1)}`;
+    if (this.slider.valueAsNumber !== state.frame) this.slider.value = `${state.frame}`;
+    this.slider.setAttribute("aria-label", track.label);
+    this.slider.setAttribute("aria-valuetext", this.view.inWords());
+    setText(this.output, track.progress(state.frame));
     this._drawPlay(state.playing);
     for (const button of [this.first, this.back]) setDisabled(button, state.frame === 0);
-    for (const button of [this.forward, this.last]) setDisabled(button, state.frame === recording.frames - 1);
-    for (const { mark, name, none, button } of this.jumps) {
-      const marks = recording.marks[mark];
+    for (const button of [this.forward, this.last]) setDisabled(button, state.frame === track.frames - 1);
+    for (const { mark, name, button } of this.jumps) {
+      const marks = track.marks[mark];
       setText(button, marks.length ? `${name} (${grouped(marks.length)})` : name);
       setDisabled(button, nextMark(marks, state.frame, 1) === undefined);
-      button.title = marks.length ? `${counted(marks.length, recording.size === 1 ? "step" : "frame")} with it` : none;
+      button.title = marks.length ? `${counted(marks.length, track.size === 1 ? "step" : "frame")} with it` : `No ${name} here`;
     }
   }
 
-  /** The sentence that says what the step did. */
-  inWords({ frame }) {
-    return headlineOf(this.view.recording, frame);
-  }
-
-  /** Where the slider stands. */
-  place({ frame }) {
-    const { recording } = this.view;
-    return `${recording.nameOf(frame)} / ${grouped(recording.steps - 1)}`;
-  }
-
-  _drawPlay(playing) {
+  _drawPlay(/** @type {boolean} */ playing) {
     if (this.drawnPlaying === playing) return;
     this.drawnPlaying = playing;
     const label = playing ? "Pause (Space)" : "Play (Space)";
@@ -83,29 +66,20 @@ class Transport {
   }
 }
 
-/** Of all sentences about a frame the one that says what ran. */
-function headlineOf(recording, frame) {
-  return recording.sentences[frame].split("\n").find((line) => HEADLINE.test(line)) ?? recording.nameOf(frame);
-}
-
-/** `disabled` would take the focus away from the button just pressed. */
-function setDisabled(button, disabled) {
-  button.setAttribute("aria-disabled", disabled);
-}
-
-/** The nearest of the sorted `marks` behind (1) or before (-1) `frame`. */
+/** The nearest of the sorted `marks` behind (1) or before (-1) `frame`. @param {number[]} marks @param {number} frame @param {number} direction */
 function nextMark(marks, frame, direction) {
   return direction > 0 ? marks.find((mark) => mark > frame) : marks.findLast((mark) => mark < frame);
 }
 
-function jump(view, mark, direction) {
-  const frame = nextMark(view.recording.marks[mark], view.state.frame, direction);
-  if (frame !== undefined) view.go(frame);
+/** @param {Movable} view @param {Jump} mark @param {number} direction */
+function jumpTo(view, mark, direction) {
+  const frame = nextMark(view.track.marks[mark], view.state.frame, direction);
+  if (frame !== undefined) view.set({ frame });
 }
 
 /** Goes forward by itself. Frames that the screen is too slow for are skipped. */
-class Player {
-  constructor(view) {
+export class Player {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.request = 0;
   }
@@ -117,16 +91,16 @@ class Player {
 
   start() {
     const { view } = this;
-    const atEnd = view.state.frame >= view.recording.frames - 1;
+    const atEnd = view.state.frame >= view.track.frames - 1;
     view.set({ playing: true, ...(atEnd ? { frame: 0 } : {}) });
     let last = performance.now();
     let due = 0;
-    const tick = (now) => {
+    const tick = (/** @type {number} */ now) => {
       due += ((now - last) / 1000) * view.state.speed;
       last = now;
-      if (due >= 1) view.go(view.state.frame + Math.floor(due));
+      if (due >= 1) view.set({ frame: view.state.frame + Math.floor(due) });
       due %= 1;
-      if (view.state.frame >= view.recording.frames - 1) this.stop();
+      if (view.state.frame >= view.track.frames - 1) this.stop();
       else this.request = requestAnimationFrame(tick);
     };
     this.request = requestAnimationFrame(tick);
@@ -138,29 +112,35 @@ class Player {
   }
 }
 
-/** Keys that work wherever the focus is inside the explorer; a click on anything in it brings the focus there. */
-function listenToKeys(root, view, player) {
+/** Keys that work wherever the focus is in the explorer, which a click brings there. @param {HTMLElement} root @param {Movable} view @param {Player} player */
+export function listenToKeys(root, view, player) {
   root.tabIndex = -1;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   root.addEventListener("click", () => root.contains(document.activeElement) || root.focus({ preventScroll: true }));
-  const moves = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
-  const zooms = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
+  /** @type {{[key: string]: () => void}} */
+  const uses = {
+    " ": () => player.toggle(),
+    "[": () => jumpTo(view, "preemption", -1),
+    "]": () => jumpTo(view, "preemption", 1),
+  };
+  for (const [key, by] of Object.entries(MOVES)) uses[key] = () => view.set({ frame: view.state.frame + by });
+  for (const [key, factor] of Object.entries(ZOOMS)) uses[key] = () => view.zoom(factor);
+  listenToKey(root, (key) => (key === "Escape" && view.state.selected !== null ? () => view.set({ selected: null }) : uses[key]));
+}
+
+/** Makes a key do what `useOf` says, unless the focused control has its own use for it. @param {HTMLElement} root @param {(key: string) => (() => void) | undefined} useOf */
+export function listenToKey(root, useOf) {
   root.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || takesKey(event)) return;
-    if (event.key in moves) view.go(view.state.frame + moves[event.key]);
-    else if (event.key === " ") player.toggle();
-    else if (event.key === "[" || event.key === "]") jump(view, "preemption", event.key === "]" ? 1 : -1);
-    else if (event.key in zooms) view.zoom(zooms[event.key]);
-    else if (event.key === "Escape" && view.state.selected !== null) view.set({ selected: null });
-    else return;
+    const use = event.ctrlKey || event.metaKey || event.altKey || takesKey(event) ? undefined : useOf(event.key);
+    if (!use) return;
+    use();
     event.preventDefault();
     event.stopPropagation();
   });
 }
 
-/** Whether the focused control has its own use for the key. */
-function takesKey(event) {
-  const { tagName, type } = event.target;
-  if (tagName === "SELECT" || (tagName === "INPUT" && type === "number")) return event.key !== "Escape";
-  return event.key === " " && (tagName === "BUTTON" || tagName === "SUMMARY" || type === "checkbox");
+function takesKey(/** @type {KeyboardEvent} */ { key, target }) {
+  if (!(target instanceof Element)) return false;
+  if (target.matches("select, input[type=number]")) return key !== "Escape";
+  return key === " " && target.matches("button, summary, input[type=checkbox]");
 }

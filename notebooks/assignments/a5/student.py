@@ -1,57 +1,64 @@
 """Assignment 5: a fairer policy.
 
-`prefill_first` lets nobody decode while anybody who waits can be prefilled. Write a policy that does the same, but sets
-a bound: while somebody is ready to decode, at most `patience` steps in a row pass without a decode step.
+The default policy lets no running sequence decode while a waiting one can be prefilled. Write one that does the same,
+but sets a bound: while a sequence is ready to decode, at most `patience` steps in a row pass without a decode step.
 
-A policy is a function from a scheduler to the plan of its next step. Read `prefill_first` first, it is 75 lines:
+A policy is a subclass of `Scheduler` with a `schedule()` of its own. Read the default first; `schedule`, `_prefill` and
+`_decode` are what you replace:
 
-    import inspect; from nanoinfer.core.policies import prefill_first; print(inspect.getsource(prefill_first))
+    import inspect; from nanoinfer import Scheduler; print(inspect.getsource(Scheduler))
 
-Write yours yourself: a policy that calls nanoinfer's own fails. Act only through the scheduler's moves
-(`schedule_prefill`, `schedule_decode`, `start_running`, `make_room`, `preempt`, `no_blocks`) and the block manager's
-(`can_allocate`, `allocate`, `can_append`, `deallocate`).
+Write yours yourself: a policy that calls one of nanoinfer's own three fails, through `super()` as well. All the other
+methods of `Scheduler` and of the block manager are there for you to use. When the head of `waiting` moves to `running`,
+tell the recorder: `self.recorder.run(seq.seq_id)`.
 """
 
 from __future__ import annotations
 
-from nanoinfer import Scheduler
+from nanoinfer import Scheduler, Sequence
 from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.core.sequence import SequenceStatus
 from nanoinfer.reasons import Preemption, Stop, StopReason
 
 
-def fair(scheduler: Scheduler, patience: int) -> StepPlan:
-    """The plan of the next step: a prefill batch or a decode batch, never both in one.
+class FairScheduler(Scheduler):
+    """Prefill first, but never for more than `patience` steps in a row while a sequence is ready to decode."""
 
-    It plans as `prefill_first` does, with one exception. If `patience` prefill steps in a row have passed while
-    somebody was running, and now somebody runs and somebody waits, this is a decode step. Its `stop` says so with the
-    number of prefill steps that have passed: `Stop("DECODE_TURN", {"waited": ..., "patience": patience})`. A reason may
-    be a text. It is the turn even if the head would not have fitted: nobody looks at the head in such a step.
+    patience = 4  # the tests set other values
 
-    A prefill step in which nobody was running when it began made nobody wait: it does not count. A decode step begins
-    the count anew. `patience` is 0 or more; with a very large one, every decision equals that of `prefill_first`.
-    """
-    # YOUR CODE HERE
-    raise NotImplementedError("to be written")
+    # Helpers of your own go here.
 
+    def schedule(self) -> StepPlan:
+        """The plan of the next step: a prefill batch or a decode batch, never both in one.
 
-def prefill(scheduler: Scheduler) -> tuple[list[Row], Stop]:
-    """Rows for those who wait, from the head on, and why it ended there: exactly what `prefill_first` does.
+        It plans as the default policy does, with one exception. If `patience` prefill steps in a row have passed while
+        a sequence was running, and now one is running and one is waiting, this is a decode step. Its `stop` says so
+        with the number of prefill steps that have passed: `Stop("DECODE_TURN", {"waited": ..., "patience": ...})`. A
+        reason may be a text. It is the turn even if the head would not have fitted: such a step does not look at it.
 
-    Only the first sequence of a batch may be cut into chunks; a head that does not fit blocks those behind it.
-    """
-    # YOUR CODE HERE
-    raise NotImplementedError("to be written")
+        A prefill step that began with `running` empty kept no sequence from decoding: it does not count. A decode step
+        sets the count to 0. `patience` is 0 or more; with a very large one, every decision equals the default policy's.
+        """
+        # YOUR CODE HERE
+        raise NotImplementedError("to be written")
 
+    def _prefill(self) -> tuple[list[Sequence], Stop]:
+        """The sequences to prefill, from the head of `waiting` on, and why it ended there: as the default policy does.
 
-def decode(scheduler: Scheduler) -> tuple[list[Row], Stop, list[Preemption]]:
-    """One token for each who runs, in order, up to `max_num_seqs`; why it ended, and who was preempted.
+        Only the first sequence of a batch may be cut into chunks; a head that does not fit blocks those behind it.
+        """
+        # YOUR CODE HERE
+        raise NotImplementedError("to be written")
 
-    The order of `running` stays: those who decoded stand in front again, in the order they had.
+    def _decode(self) -> tuple[list[Sequence], Stop, list[Preemption]]:
+        """The sequences that decode, in order, up to `max_num_seqs`; why it ended, and who was preempted.
 
-    A decode step may fall between two chunks of a long prompt, which waits then and holds blocks. When somebody whose
-    turn it is cannot append, that prompt gives all its blocks up before anybody who runs is preempted. It has not run,
-    so it is not listed among the preempted. It begins anew later, with chunk 1: who takes its blocks sets `num_chunks`
-    to 0, as `Scheduler.preempt` does for a victim.
-    """
-    # YOUR CODE HERE
-    raise NotImplementedError("to be written")
+        The order of `running` stays: those that decoded stand in front again, in the order they had.
+
+        A decode step may fall between two chunks of a long prompt, which waits then and holds blocks. When a sequence
+        whose turn it is cannot append, that prompt gives all its blocks up before a running sequence is preempted. It
+        has not run, so it is not listed among the preempted. It begins anew later, with chunk 1: whoever takes its
+        blocks sets `num_chunks` to 0, as `Scheduler.preempt` does for a victim.
+        """
+        # YOUR CODE HERE
+        raise NotImplementedError("to be written")

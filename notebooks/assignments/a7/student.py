@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from nanoinfer import Trace
-from nanoinfer.course.grading.faults import Finding
+from nanoinfer.course.kits.a7_faults import Finding
 from nanoinfer.trace.events import Event
 from nanoinfer.trace.state import events_of_step
 

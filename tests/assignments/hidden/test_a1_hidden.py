@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from nanoinfer import simulate
-from nanoinfer.course.grading.cases import closed, limits, prompt, random_requests, seconds, tokens
+from nanoinfer.course.kits.a1_closed_trace import closed, seconds
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 
 TIMES = "Check a run with a cost model, late arrivals and chunks by hand: trace.explain(i) helps."
 WASTE = "Keep, per request, how many positions have been computed at some time; what lies below is waste."

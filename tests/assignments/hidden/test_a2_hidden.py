@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nanoinfer import BlockManager
-from nanoinfer.course.grading.against import run_against_reference
-from nanoinfer.course.grading.cases import admitted, compute, prompt, random_requests, sequence
+from nanoinfer.course.kits.reference import run_against_reference
+from nanoinfer.course.kits.requests import admitted, compute, prompt, random_requests, sequence
 
 RANDOM = "Compare your run with the real one: nanoinfer.compare(yours, theirs) shows the first step that differs."
 COLLISION = "An equal hash is not enough: compare the tokens, and those of all blocks before."

@@ -5,8 +5,8 @@ import pytest
 from nanoinfer import EngineConfig, SamplingParams
 from nanoinfer.core.sequence import SequenceStatus
 from nanoinfer.course.grading import explain_failure, run_student
-from nanoinfer.course.grading.against import expect_steps, run_against_reference
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, sequence, tokens
+from nanoinfer.course.kits.reference import expect_steps, run_against_reference
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, sequence, tokens
 
 RANDOM = "Compare your run with the real one: nanoinfer.compare(yours, theirs) shows the first step that differs."
 REASON = "Test the five reasons in the order of the docstring, and give the two numbers that were compared."

@@ -4,9 +4,9 @@ import pytest
 
 from nanoinfer import EngineConfig, simulate
 from nanoinfer.course.grading import explain_failure, run_student
-from nanoinfer.course.grading.against import expect_steps, run_against_reference
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, sequence, tokens
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.reference import expect_steps, run_against_reference
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, sequence, tokens
 
 RANDOM = "Compare your run with the real one: nanoinfer.compare(yours, theirs) shows the first step that differs."
 KEPT = "A victim keeps its token_ids: only the KV is lost."

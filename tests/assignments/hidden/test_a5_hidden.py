@@ -4,9 +4,9 @@ import pytest
 
 from nanoinfer import simulate
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.fairness import expect_bound, ready_before, run_policy, seat
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a5_fairness import expect_bound, ready_before, run_policy
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 from nanoinfer.trace.state import snapshot
 
 HOLDS = "Who waits between two chunks must not hold what others need: deallocate it before anybody is preempted."
@@ -14,19 +14,19 @@ ANEW = "Who gave its blocks up begins anew: set its num_chunks back to 0 as well
 BOUND = "Count the prefill steps that passed while somebody was running; at `patience` of them, decode."
 LAZY = "A decode step falls early only if nobody waits or the head does not fit."
 PURE = "A plan is a prefill batch or a decode batch, never both."
-FOLD = "Change queues and blocks only through the scheduler's moves and the block manager: they record what happens."
+FOLD = "Change blocks only through the block manager, and tell the recorder who starts to run: a trace needs all of it."
 TURN = "With patience 0, nobody is admitted while anybody runs."
 
 
 def pressed(impl, seed, patience):
     """A random run in a pool that is too small."""
-    return run_policy(impl.fair, patience, **random_requests(seed, spare_blocks=seed % 3).arguments)
+    return run_policy(impl.FairScheduler, patience, **random_requests(seed, spare_blocks=seed % 3).arguments)
 
 
 def half_prompt(impl):
     """Request 0 needs a block while request 1 waits between two chunks and holds the whole rest of the pool."""
     work = {"prompts": [prompt(7), prompt(20, 1)], "sampling_params": [tokens(6), tokens(4)], "arrivals": [0, 1]}
-    return run_policy(impl.fair, 1, **work, **limits(4, 7, budget=8), enable_prefix_caching=False)
+    return run_policy(impl.FairScheduler, 1, **work, **limits(4, 7, budget=8), enable_prefix_caching=False)
 
 
 @pytest.mark.points(6, part="pressure", hint=HOLDS, visibility="hidden")
@@ -73,7 +73,7 @@ def test_no_turn_comes_early(impl):
     """A step whose stop is DECODE_TURN follows exactly `patience` prefill steps in which somebody was ready."""
     turns = 0
     for seed in range(30):
-        trace = run_policy(impl.fair, 2, **random_requests(seed).arguments)
+        trace = run_policy(impl.FairScheduler, 2, **random_requests(seed).arguments)
         ready = [bool(ids) for _, ids in ready_before(trace)]
         for step in trace.steps:
             if step.phase != "decode" or step.stop.reason != "DECODE_TURN":
@@ -90,7 +90,7 @@ def test_patience_of_zero(impl):
     """One request runs to its end before the next is admitted."""
     prompts = [prompt(5, i) for i in range(3)]
     work = {"prompts": prompts, "sampling_params": tokens(3), "arrivals": [0, 1, 1]}
-    trace = run_policy(impl.fair, 0, **work, **limits(4, 32, budget=5))
+    trace = run_policy(impl.FairScheduler, 0, **work, **limits(4, 32, budget=5))
     assert [[row.seq_id for row in step.rows] for step in trace.steps] == [[0], [0], [0], [1], [1], [1], [2], [2], [2]]
 
 
@@ -107,16 +107,16 @@ def test_phases_are_pure(impl):
 def test_every_trace_folds(impl):
     """After every step, folding the events gives the queues, tables and free list of the live scheduler."""
     for seed in range(20):
-        work, live, seats = random_requests(seed, spare_blocks=seed % 3), [], []
+        work, live, seen = random_requests(seed, spare_blocks=seed % 3), [], []
 
-        class Seat(seat(impl.fair, 1)):
-            def __init__(self, *args, seats=seats):
+        class Seen(impl.FairScheduler):
+            def __init__(self, *args, seen=seen):
                 super().__init__(*args)
-                seats.append(self)
+                seen.append(self)
 
-        def look(trace, i, live=live, seats=seats):
-            live.append(snapshot(seats[0]))
+        def look(trace, i, live=live, seen=seen):
+            live.append(snapshot(seen[0]))
 
-        trace = simulate(scheduler_cls=Seat, on_step=look, **work.arguments)
+        trace = run_policy(Seen, 1, on_step=look, **work.arguments)
         for i, state in enumerate(live):
             assert trace.state(i) == state, f"seed {seed}: what the events say after step {i} is not what was there"

@@ -3,10 +3,11 @@
 import pytest
 
 from nanoinfer import compare, simulate
+from nanoinfer.core.policies import POLICIES
 from nanoinfer.course.grading import explain_failure
-from nanoinfer.course.grading.cases import limits, prompt, random_requests, tokens
-from nanoinfer.course.grading.shared_prefix import computed, expect_found, moving, one_by_one, popular, run_folded
 from nanoinfer.course.invariants import check_invariants
+from nanoinfer.course.kits.a6_shared_prefix import computed, expect_found, moving, one_by_one, popular, run_folded
+from nanoinfer.course.kits.requests import limits, prompt, random_requests, tokens
 
 HEAT = "Count the hits of every block in _take_hit; _take_new takes the free block with the fewest."
 AGE = "Let old hits count less, for instance by halving all counts whenever a block is taken."
@@ -20,8 +21,8 @@ SHARED = "A hit on a block in use counts as well."
 @pytest.mark.points(8, part="better", hint=HEAT, visibility="hidden")
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_other_popular_prefixes(impl, seed):
-    """Longer loads of the same kind, also under the mixed policy."""
-    load, policy = popular(seed, rounds=20), ("prefill_first", "mixed")[seed % 2]
+    """Longer loads of the same kind, under one policy and another."""
+    load, policy = popular(seed, rounds=20), list(POLICIES)[seed % len(POLICIES)]
     theirs = computed(simulate(**load.work.arguments, policy=policy), load.families[0])
     trace = simulate(**load.work.arguments, policy=policy, block_manager_cls=impl.Evictor)
     mine = computed(trace, load.families[0])
@@ -58,7 +59,7 @@ def test_a_hit_on_a_used_block_counts(impl):
 
 
 @pytest.mark.points(6, part="promises", hint=FOLD, visibility="hidden")
-@pytest.mark.parametrize("policy", ["prefill_first", "mixed"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_fold_under_pressure(impl, policy):
     """Random runs with preemptions: live state and events agree after every step, and all invariants hold."""
     for seed in range(20, 40):

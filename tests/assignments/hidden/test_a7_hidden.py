@@ -5,8 +5,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from nanoinfer import SamplingParams, Trace, simulate
-from nanoinfer.course.grading.cases import limits, prompt, tokens
-from nanoinfer.course.grading.faults import Patient, expect_diagnosis, healthy, ill
+from nanoinfer.course.kits.a7_faults import Run, expect_diagnosis, faultless_run, faulty_run
+from nanoinfer.course.kits.requests import limits, prompt, tokens
 
 RUNS = 12
 ADMISSION = "Check the whole batch and the order in which it was admitted, step by step."
@@ -23,21 +23,21 @@ NUMBERS = "Give the index of the step in trace.steps, from 0, and the id of the 
 def test_more_admissions(impl, kind):
     """Twelve runs of each kind."""
     for seed in range(RUNS):
-        expect_diagnosis(impl.diagnose, ill(kind, seed))
+        expect_diagnosis(impl.diagnose, faulty_run(kind, seed))
 
 
 @pytest.mark.points(6, part="queues", hint=VICTIM, visibility="hidden")
 def test_more_victims(impl):
     """Twelve runs with a victim that is not the last of running."""
     for seed in range(RUNS):
-        expect_diagnosis(impl.diagnose, ill("wrong_victim", seed))
+        expect_diagnosis(impl.diagnose, faulty_run("wrong_victim", seed))
 
 
 @pytest.mark.points(5, part="queues", hint=TOKEN, visibility="hidden")
 def test_more_lost_tokens(impl):
     """Twelve runs with a lost token, of prefill and decode rows."""
     for seed in range(RUNS):
-        expect_diagnosis(impl.diagnose, ill("lost_token", seed))
+        expect_diagnosis(impl.diagnose, faulty_run("lost_token", seed))
 
 
 @pytest.mark.points(6, part="blocks", hint=POOL, visibility="hidden")
@@ -45,7 +45,7 @@ def test_more_lost_tokens(impl):
 def test_more_blocks(impl, kind):
     """Twelve runs of each kind."""
     for seed in range(RUNS):
-        expect_diagnosis(impl.diagnose, ill(kind, seed))
+        expect_diagnosis(impl.diagnose, faulty_run(kind, seed))
 
 
 @pytest.mark.points(8, part="hashes", hint=HASHES, visibility="hidden")
@@ -53,27 +53,27 @@ def test_more_blocks(impl, kind):
 def test_more_hashes(impl, kind):
     """Twelve runs of each kind."""
     for seed in range(RUNS):
-        expect_diagnosis(impl.diagnose, ill(kind, seed))
+        expect_diagnosis(impl.diagnose, faulty_run(kind, seed))
 
 
 @pytest.mark.points(5, part="all", hint=NOTHING, visibility="hidden")
-def test_more_healthy_runs(impl):
+def test_more_faultless_runs(impl):
     """Thirty random runs, one that ends by eos and by a stop id, one without a prefix cache, one with blocks of one."""
-    for seed in range(30):
-        expect_diagnosis(impl.diagnose, healthy(seed))
+    for seed in (*range(30), 51, 59, 63):  # the last three have steps with two victims
+        expect_diagnosis(impl.diagnose, faultless_run(seed))
     prompts = [prompt(6), prompt(6), prompt(9, 1)]
     ends = [SamplingParams(max_tokens=6), SamplingParams(max_tokens=6, stop_token_ids=[7]), tokens(6)]
     sized = limits(4, 6, budget=7)
     for more in ({}, {"enable_prefix_caching": False}, {"kvcache_block_size": 1, "num_kvcache_blocks": 20}):
         trace = simulate(prompts, ends, token_fn=lambda ids: len(ids) % 9, eos=8, **(sized | more))
-        expect_diagnosis(impl.diagnose, Patient(trace, None))
+        expect_diagnosis(impl.diagnose, Run(trace, None))
 
 
 @pytest.mark.points(3, part="all", hint=NUMBERS, visibility="hidden")
 def test_a_trace_from_a_file(impl):
     """A run is written, read again and diagnosed: one with a fault, one without."""
-    for patient in (ill("over_budget", 77), healthy(77)):
+    for run in (faulty_run("over_budget", 77), faultless_run(77)):
         with TemporaryDirectory() as folder:
-            patient.trace.save(f"{folder}/run.jsonl")
+            run.trace.save(f"{folder}/run.jsonl")
             trace = Trace.load(f"{folder}/run.jsonl")
-        expect_diagnosis(impl.diagnose, Patient(trace, patient.finding))
+        expect_diagnosis(impl.diagnose, Run(trace, run.finding))

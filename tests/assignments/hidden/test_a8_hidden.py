@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from nanoinfer.course.grading.paged import DEVICE, expect_attention, in_triton, paged
+from nanoinfer.course.kits.a8_paged import DEVICE, expect_attention, in_triton, paged
 
 RANDOM = "Try other numbers of heads, block sizes and contexts against your PyTorch version."
 STABLE = "Subtract the largest score before exp, and take scores in float32."

@@ -1,109 +1,120 @@
 """Assignment 5: a fairer policy.
 
-`prefill_first` lets nobody decode while anybody who waits can be prefilled. Write a policy that does the same, but sets
-a bound: while somebody is ready to decode, at most `patience` steps in a row pass without a decode step.
+The default policy lets no running sequence decode while a waiting one can be prefilled. Write one that does the same,
+but sets a bound: while a sequence is ready to decode, at most `patience` steps in a row pass without a decode step.
 
-A policy is a function from a scheduler to the plan of its next step. Read `prefill_first` first, it is 75 lines:
+A policy is a subclass of `Scheduler` with a `schedule()` of its own. Read the default first; `schedule`, `_prefill` and
+`_decode` are what you replace:
 
-    import inspect; from nanoinfer.core.policies import prefill_first; print(inspect.getsource(prefill_first))
+    import inspect; from nanoinfer import Scheduler; print(inspect.getsource(Scheduler))
 
-Write yours yourself: a policy that calls nanoinfer's own fails. Act only through the scheduler's moves
-(`schedule_prefill`, `schedule_decode`, `start_running`, `make_room`, `preempt`, `no_blocks`) and the block manager's
-(`can_allocate`, `allocate`, `can_append`, `deallocate`).
+Write yours yourself: a policy that calls one of nanoinfer's own three fails, through `super()` as well. All the other
+methods of `Scheduler` and of the block manager are there for you to use. When the head of `waiting` moves to `running`,
+tell the recorder: `self.recorder.run(seq.seq_id)`.
 """
 
 from __future__ import annotations
 
-from nanoinfer import Scheduler
+from nanoinfer import Scheduler, Sequence
 from nanoinfer.core.plan import Row, StepPlan
+from nanoinfer.core.sequence import SequenceStatus
 from nanoinfer.reasons import Preemption, Stop, StopReason
 
 
-def fair(scheduler: Scheduler, patience: int) -> StepPlan:
-    """The plan of the next step: a prefill batch or a decode batch, never both in one.
+class FairScheduler(Scheduler):
+    """Prefill first, but never for more than `patience` steps in a row while a sequence is ready to decode."""
 
-    It plans as `prefill_first` does, with one exception. If `patience` prefill steps in a row have passed while
-    somebody was running, and now somebody runs and somebody waits, this is a decode step. Its `stop` says so with the
-    number of prefill steps that have passed: `Stop("DECODE_TURN", {"waited": ..., "patience": patience})`. A reason may
-    be a text. It is the turn even if the head would not have fitted: nobody looks at the head in such a step.
+    patience = 4  # the tests set other values
 
-    A prefill step in which nobody was running when it began made nobody wait: it does not count. A decode step begins
-    the count anew. `patience` is 0 or more; with a very large one, every decision equals that of `prefill_first`.
-    """
     # BEGIN SOLUTION
-    ready = bool(scheduler.running)
-    waited = getattr(scheduler, "steps_without_decode", 0)
-    if ready and scheduler.waiting and waited >= patience:
-        rows, stop = [], Stop("DECODE_TURN", {"waited": waited, "patience": patience})
-    else:
-        rows, stop = prefill(scheduler)
-    if rows:
-        scheduler.steps_without_decode = waited + 1 if ready else 0
-        return StepPlan("prefill", rows, stop, Stop(StopReason.PHASE_EXCLUSIVE))
-    scheduler.steps_without_decode = 0
-    rows, decode_stop, preempted = decode(scheduler)
-    return StepPlan("decode", rows, stop, decode_stop, preempted)
+    steps_without_decode = 0
     # END SOLUTION
 
+    def schedule(self) -> StepPlan:
+        """The plan of the next step: a prefill batch or a decode batch, never both in one.
 
-def prefill(scheduler: Scheduler) -> tuple[list[Row], Stop]:
-    """Rows for those who wait, from the head on, and why it ended there: exactly what `prefill_first` does.
+        It plans as the default policy does, with one exception. If `patience` prefill steps in a row have passed while
+        a sequence was running, and now one is running and one is waiting, this is a decode step. Its `stop` says so
+        with the number of prefill steps that have passed: `Stop("DECODE_TURN", {"waited": ..., "patience": ...})`. A
+        reason may be a text. It is the turn even if the head would not have fitted: such a step does not look at it.
 
-    Only the first sequence of a batch may be cut into chunks; a head that does not fit blocks those behind it.
-    """
-    # BEGIN SOLUTION
-    waiting, blocks = scheduler.waiting, scheduler.block_manager
-    rows = []
-    budget = remaining = scheduler.max_num_batched_tokens
-    while waiting:
-        if len(rows) == scheduler.max_num_seqs:
-            return rows, Stop(StopReason.MAX_SEQS, {"scheduled": len(rows), "limit": scheduler.max_num_seqs})
-        if remaining == 0:
-            return rows, Stop(StopReason.TOKEN_BUDGET, {"batched": budget, "limit": budget})
-        seq = waiting[0]
-        cached = 0 if seq.block_table else blocks.can_allocate(seq)
-        if cached == -1:
-            return rows, scheduler.no_blocks(seq)
-        needed = len(seq) - seq.num_computed_tokens - cached * blocks.block_size
-        if rows and needed > remaining:
-            return rows, Stop(StopReason.CHUNK_NOT_ALLOWED, {"needed": needed, "remaining": remaining})
-        if not seq.block_table:
-            blocks.allocate(seq, cached)
-        rows.append(scheduler.schedule_prefill(seq, min(needed, remaining)))
-        if needed <= remaining:
-            scheduler.start_running()
-        remaining -= rows[-1].num_scheduled
-    return rows, Stop(StopReason.QUEUE_EMPTY)
-    # END SOLUTION
+        A prefill step that began with `running` empty kept no sequence from decoding: it does not count. A decode step
+        sets the count to 0. `patience` is 0 or more; with a very large one, every decision equals the default policy's.
+        """
+        # BEGIN SOLUTION
+        ready, waited = bool(self.running), self.steps_without_decode
+        if ready and self.waiting and waited >= self.patience:
+            seqs, stop = [], Stop("DECODE_TURN", {"waited": waited, "patience": self.patience})
+        else:
+            seqs, stop = self._prefill()
+        if seqs:
+            self.steps_without_decode = waited + 1 if ready else 0
+            rows = [self.prefill_row(seq) for seq in seqs]
+            return self.checked(StepPlan("prefill", rows, stop, Stop(StopReason.PHASE_EXCLUSIVE)))
+        self.steps_without_decode = 0
+        seqs, decode_stop, preempted = self._decode()
+        return self.checked(StepPlan("decode", [Row(seq) for seq in seqs], stop, decode_stop, preempted))
+        # END SOLUTION
 
+    def _prefill(self) -> tuple[list[Sequence], Stop]:
+        """The sequences to prefill, from the head of `waiting` on, and why it ended there: as the default policy does.
 
-def decode(scheduler: Scheduler) -> tuple[list[Row], Stop, list[Preemption]]:
-    """One token for each who runs, in order, up to `max_num_seqs`; why it ended, and who was preempted.
+        Only the first sequence of a batch may be cut into chunks; a head that does not fit blocks those behind it.
+        """
+        # BEGIN SOLUTION
+        blocks, seqs = self.block_manager, []
+        budget = remaining = self.max_num_batched_tokens
+        while self.waiting:
+            if len(seqs) == self.max_num_seqs:
+                return seqs, self.batch_full(len(seqs))
+            if remaining == 0:
+                return seqs, Stop(StopReason.TOKEN_BUDGET, {"batched": budget, "limit": budget})
+            seq = self.waiting[0]
+            cached = 0 if seq.block_table else blocks.can_allocate(seq)
+            if cached == -1:
+                return seqs, self.no_blocks(seq)
+            needed = len(seq) - seq.num_computed_tokens - cached * blocks.block_size
+            if seqs and needed > remaining:
+                return seqs, Stop(StopReason.CHUNK_NOT_ALLOWED, {"needed": needed, "remaining": remaining})
+            if not seq.block_table:
+                blocks.allocate(seq, cached)
+            seq.num_scheduled_tokens = min(needed, remaining)
+            remaining -= seq.num_scheduled_tokens
+            seqs.append(seq)
+            if seq.num_scheduled_tokens == needed:
+                seq.status = SequenceStatus.RUNNING
+                self.running.append(self.waiting.popleft())
+                self.recorder.run(seq.seq_id)
+        return seqs, Stop(StopReason.QUEUE_EMPTY)
+        # END SOLUTION
 
-    The order of `running` stays: those who decoded stand in front again, in the order they had.
+    def _decode(self) -> tuple[list[Sequence], Stop, list[Preemption]]:
+        """The sequences that decode, in order, up to `max_num_seqs`; why it ended, and who was preempted.
 
-    A decode step may fall between two chunks of a long prompt, which waits then and holds blocks. When somebody whose
-    turn it is cannot append, that prompt gives all its blocks up before anybody who runs is preempted. It has not run,
-    so it is not listed among the preempted. It begins anew later, with chunk 1: who takes its blocks sets `num_chunks`
-    to 0, as `Scheduler.preempt` does for a victim.
-    """
-    # BEGIN SOLUTION
-    running, limit = scheduler.running, scheduler.max_num_seqs
-    rows, preempted = [], []
-    stop = Stop(StopReason.RUNNING_EMPTY)
-    while running:
-        if len(rows) == limit:
-            stop = Stop(StopReason.MAX_SEQS, {"scheduled": limit, "limit": limit})
-            break
-        seq = running.popleft()
-        if not scheduler.block_manager.can_append(seq):  # else the head of waiting may need what another one holds
-            for half_prompt in scheduler.waiting:
-                scheduler.block_manager.deallocate(half_prompt)
-                half_prompt.num_chunks = 0
-        can_decode, victims = scheduler.make_room(seq)
-        preempted += victims
-        if can_decode:
-            rows.append(scheduler.schedule_decode(seq))
-    running.extendleft(row.seq for row in reversed(rows))
-    return rows, stop, preempted
-    # END SOLUTION
+        The order of `running` stays: those that decoded stand in front again, in the order they had.
+
+        A decode step may fall between two chunks of a long prompt, which waits then and holds blocks. When a sequence
+        whose turn it is cannot append, that prompt gives all its blocks up before a running sequence is preempted. It
+        has not run, so it is not listed among the preempted. It begins anew later, with chunk 1: whoever takes its
+        blocks sets `num_chunks` to 0, as `Scheduler.preempt` does for a victim.
+        """
+        # BEGIN SOLUTION
+        limit, seqs, preempted = self.max_num_seqs, [], []
+        while self.running and len(seqs) < limit:
+            seq = self.running.popleft()
+            if not self.block_manager.can_append(seq):  # else the head of waiting may need what another one holds
+                for half_prompt in self.waiting:
+                    self.block_manager.deallocate(half_prompt)
+                    half_prompt.num_chunks = 0
+            while self.running and not self.block_manager.can_append(seq):
+                preempted.append(self.preempt(self.running.pop(), on_behalf_of=seq))
+            if not self.block_manager.can_append(seq):
+                preempted.append(self.preempt(seq))
+                break
+            seq.num_scheduled_tokens = 1
+            self.block_manager.may_append(seq)
+            seqs.append(seq)
+        stop = self.batch_full(limit) if self.running else Stop(StopReason.RUNNING_EMPTY)
+        self.running.extendleft(reversed(seqs))
+        return seqs, stop, preempted
+        # END SOLUTION
