@@ -23,11 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def gpu_run(variant: str) -> Trace:
-    """Record the run on this machine's GPU, by the second of two engines: the first one's steps compile kernels.
-
-    Args:
-        variant: a key of VARIANTS.
-    """
+    """Record a run of VARIANTS on the GPU here, by the second of two engines: the first's steps compile kernels."""
     from nanoinfer import LLM
     from nanoinfer.bench.run import SHAPES
 

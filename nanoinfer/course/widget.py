@@ -13,19 +13,14 @@ from nanoinfer.course.question import OPEN, Question
 
 
 class QuestionWidget(anywidget.AnyWidget):
-    """The page sets `given`; the kernel answers in `feedback`. So the page does not know the answer before.
-
-    Attributes:
-        given: what the reader chose or typed.
-        feedback: {} until then; its kind, its sentence and, unless it is still open, why (HTML).
-    """
+    """The page sets `given`; the kernel answers in `feedback`. So the page does not know the answer before."""
 
     _esm = Path(__file__).with_name("widget.js")
     _css = Path(__file__).with_name("widget.css")
     question = traitlets.Unicode().tag(sync=True)
     options: traitlets.List[dict[str, str]] = traitlets.List().tag(sync=True)
     given = traitlets.Unicode("").tag(sync=True)
-    feedback = traitlets.Dict().tag(sync=True)
+    feedback = traitlets.Dict().tag(sync=True)  # kind, sentence and, unless it is still open, why (HTML)
 
     def __init__(self, question: Question) -> None:
         self._question = question

@@ -52,9 +52,8 @@ def _bars(trace: Trace, spans: list[Span]) -> list[Bar]:
     rows = _first_rows(trace, spans)
     bars = []
     for seq_id, kind, start, end, tokens in spans:
-        computed, (chunk, chunks) = rows.get((seq_id, start), (0, (0, 0)))
-        if kind not in COMPUTED:
-            computed = chunk = chunks = 0
+        found = rows.get((seq_id, start)) if kind in COMPUTED else None
+        computed, (chunk, chunks) = found or (0, (0, 0))
         bars.append(Bar(seq_id, KINDS.index(kind), start, end - start, tokens, computed, chunk, chunks, 1))
     return bars
 

@@ -100,7 +100,7 @@ class _Deltas:
         columns.numbers("used", self.used)
         names = ("queue", "table", "findable", "changed", "arrived", "ended")
         for name, ends in zip(names, zip(*self._ends, strict=True) if self._ends else [()] * 6, strict=True):
-            columns.numbers(f"{name}_count", counts(ends))
+            columns.numbers(f"{name}_count", [end - start for start, end in zip((0, *ends), ends, strict=False)])
         put_tuples(columns, ("queue_which", "queue_position", "queue_seq"), self.queues)
         put_tuples(columns, ("table_seq", "table_keep", "table_more"), self.tables)
         columns.numbers("table_block", self.table_blocks)
@@ -117,11 +117,6 @@ def put_tuples(columns: Columns, names: Sequence[str], rows: Sequence[tuple[int,
         columns.numbers(name, values)
 
 
-def counts(ends: Sequence[int]) -> list[int]:
-    """Lengths from running ends."""
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
-
-
 def list_edits(before: list[int], after: list[int]) -> list[tuple[int, int]]:
     """Edits that turn `before` into `after`: first (REMOVED, item), then (position, item) from left to right."""
     if before == after:
@@ -135,7 +130,4 @@ def list_edits(before: list[int], after: list[int]) -> list[tuple[int, int]]:
 
 def common_prefix(a: list[int], b: list[int]) -> int:
     """How many items two lists have in common from the start."""
-    for n, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return n
-    return min(len(a), len(b))
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

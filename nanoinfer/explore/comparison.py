@@ -57,17 +57,14 @@ def payload(comparison: Comparison) -> dict[str, Any]:
     size = max(frames_of(trace).size for trace in traces)
     units = {trace.header.clock_unit for trace in traces}
     first = comparison.first_difference
+    frame = None if first is None else first // size
     names = side_names(*traces)
     return {
         "sides": [{"name": name, "trace": _packed(trace, size)} for name, trace in zip(names, traces, strict=True)],
         "clock": _clock(traces, size),
         "ends": [_end(trace) for trace in traces],
         "unit": units.pop() if len(units) == 1 else None,
-        "difference": {
-            "step": first,
-            "frame": None if first is None else first // size,
-            "text": difference_text(comparison),
-        },
+        "difference": {"step": first, "frame": frame, "text": difference_text(comparison)},
         "metrics": metrics_rows(comparison),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nanoinfer.explore.changes import counts, put_tuples
+from nanoinfer.explore.changes import put_tuples
 from nanoinfer.explore.columns import Columns
 from nanoinfer.explore.frames import Frames
 from nanoinfer.trace.explain import History, Line, explanation
@@ -53,14 +53,11 @@ def _put_strings(columns: Columns, name: str, strings: list[str]) -> None:
 
 
 def _put_preemptions(columns: Columns, groups: list[list[Step]]) -> None:
-    ends, records = [], []
-    for group in groups:
-        for step in group:
-            records += [(p.victim, p.on_behalf_of, p.blocks, p.tokens, int(p.rule == "self")) for p in step.preempted]
-        ends.append(len(records))
-    columns.numbers("preempted_count", counts(ends))
-    names = ("victim", "on_behalf_of", "blocks", "tokens", "self")
-    put_tuples(columns, [f"preempted_{name}" for name in names], records)
+    records = [[p for step in group for p in step.preempted] for group in groups]
+    columns.numbers("preempted_count", list(map(len, records)))
+    names = [f"preempted_{name}" for name in ("victim", "on_behalf_of", "blocks", "tokens", "self")]
+    every = (p for group in records for p in group)
+    put_tuples(columns, names, [(p.victim, p.on_behalf_of, p.blocks, p.tokens, int(p.rule == "self")) for p in every])
 
 
 def _marks(groups: list[list[Step]], start: int) -> dict[str, list[int]]:
@@ -70,10 +67,8 @@ def _marks(groups: list[list[Step]], start: int) -> dict[str, list[int]]:
         "hit": has_hit,
         "refusal": lambda step: step.stop.refuses,
     }
-    return {
-        name: [frame for frame, group in enumerate(groups, start) if any(map(test, group))]
-        for name, test in tests.items()
-    }
+    frames = list(enumerate(groups, start))
+    return {name: [frame for frame, group in frames if any(map(test, group))] for name, test in tests.items()}
 
 
 def has_hit(step: Step) -> bool:

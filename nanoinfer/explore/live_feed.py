@@ -14,13 +14,7 @@ SEND_EVERY = 0.05  # seconds between two updates of the view while running
 
 
 class Feed:
-    """Sends one trace.
-
-    Args:
-        trace: grows while it is recorded.
-        send: delivers a message to the view.
-        after: called after an update that came on a timer or on a step.
-    """
+    """Sends one growing trace by `send`; `after` is called after an update that came on a timer or on a step."""
 
     def __init__(self, trace: Trace, send: Callable[[dict[str, Any]], None], after: Callable[[], None]) -> None:
         self._trace, self._send, self._after = trace, send, after

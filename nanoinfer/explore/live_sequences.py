@@ -23,17 +23,11 @@ LIVE = ("waiting", "prefill", "decode", "preempted")  # states of a sequence tha
 
 @dataclass
 class Told:
-    """What is known of one sequence.
+    """What is known of one sequence."""
 
-    Attributes:
-        status: one of LIVE, or "finished" or "aborted".
-        reason: why it finished.
-        token_ids: sampled since recording began.
-    """
-
-    status: str = "waiting"
-    reason: str = ""
-    token_ids: list[int] = field(default_factory=list)
+    status: str = "waiting"  # one of LIVE, or "finished" or "aborted"
+    reason: str = ""  # why it finished
+    token_ids: list[int] = field(default_factory=list)  # sampled since recording began
     text: str = ""
     decoded: int = 0  # tokens that `text` stands for
 
@@ -144,8 +138,7 @@ def _ids(token_ids: list[int]) -> str:
 
 def candidates_of(llm: Engine, sequences: SequenceList, seq_id: int) -> dict[str, Any]:
     """{"rows": [{"token_id", "text", "probability", "sampled"}], "note": words about them}."""
-    told = sequences.told.get(seq_id)
-    trace = sequences.trace
+    told, trace = sequences.told.get(seq_id), sequences.trace
     if told is None:
         return _none("Select a sequence to see its most likely next tokens.")
     if not trace.steps:

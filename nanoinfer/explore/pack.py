@@ -112,8 +112,7 @@ class Packer:
 def checked_tour(trace: Trace, tour: Sequence[Bookmark]) -> list[Bookmark]:
     """`tour` with every step counted from the start."""
     checked: list[Bookmark] = []
-    for number, bookmark in enumerate(tour, 1):
-        step, select, caption = bookmark
+    for number, (step, select, caption) in enumerate(tour, 1):
         try:
             checked.append((trace.step_index(step), checked_sequence(trace, select), str(caption)))
         except (IndexError, ValueError) as error:

@@ -7,10 +7,10 @@ beside them declares what is in it.
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import asdict
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -80,20 +80,14 @@ def html_page(title: str, state: dict[str, Any], alone: bool, noscript: str = ""
     if "</script" in script.lower() or "<!--" in script:
         raise RuntimeError("the explorer's source would end its own script element")
     style = ALONE if alone else EMBEDDED
-    return PAGE.format(
-        title=escaped(title), style=style, noscript=noscript, state=script_json(state), script=f"\n{script}\n"
-    )
+    parts = {"title": escape(title), "style": style, "noscript": noscript, "script": f"\n{script}\n"}
+    return PAGE.format(**parts, state=script_json(state))
 
 
 def script_json(value: Any) -> str:
     """JSON that may stand inside a script element."""
     text = json.dumps(value, separators=(",", ":"))  # ASCII only, so no line separators that JavaScript would see
     return text.replace("<", "\\u003c")
-
-
-def escaped(text: str) -> str:
-    """`text` for HTML, attributes included."""
-    return html.escape(text, quote=True)
 
 
 def _read(name: str) -> str:

@@ -19,7 +19,12 @@ def strip_widgets(notebook: MutableMapping[str, Any]) -> int:
     Raises:
         ValueError: an output has nothing but the widget (and a bare text). The notebook is unchanged then.
     """
-    outputs = _outputs_with_widget(notebook)
+    outputs = [
+        (number, output["data"])
+        for number, cell in enumerate(notebook.get("cells", []))
+        for output in cell.get("outputs", [])
+        if WIDGET in output.get("data", {})
+    ]
     bare = [number for number, data in outputs if not any(name.startswith(STATIC) for name in data)]
     if bare:
         cells = ", ".join(map(str, dict.fromkeys(bare)))
@@ -28,13 +33,3 @@ def strip_widgets(notebook: MutableMapping[str, Any]) -> int:
         del data[WIDGET]
     notebook.get("metadata", {}).pop("widgets", None)
     return len(outputs)
-
-
-def _outputs_with_widget(notebook: MutableMapping[str, Any]) -> list[tuple[int, MutableMapping[str, Any]]]:
-    """(number of the cell from 0, data of the output)."""
-    return [
-        (number, output["data"])
-        for number, cell in enumerate(notebook.get("cells", []))
-        for output in cell.get("outputs", [])
-        if WIDGET in output.get("data", {})
-    ]

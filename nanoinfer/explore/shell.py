@@ -12,11 +12,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from nanoinfer.explore.pack import Bookmark, checked_sequence, pack
-from nanoinfer.explore.page import escaped, html_page
+from nanoinfer.explore.page import html_page
 from nanoinfer.explore.poster import poster_png, poster_text
 from nanoinfer.extras import missing
 from nanoinfer.trace.trace import Trace
@@ -30,17 +31,10 @@ FIRST_HEIGHT = 900  # px of the frame until the page has told its own
 
 
 class RichPage:
-    """A page that shows itself in a notebook: as HTML, as a picture and as text. Subclasses say what is on it.
+    """A page that shows itself in a notebook: as HTML, as a picture and as text. Subclasses say what is on it."""
 
-    Attributes:
-        theme: "auto", "light" or "dark".
-        height: of its frame in pixels; None for as tall as the page.
-        title: of the page, without the name of the package.
-        alternative: what the picture shows, in a sentence.
-    """
-
-    title: str
-    alternative: str
+    title: str  # without the name of the package
+    alternative: str  # what the picture shows, in a sentence
 
     def __init__(self, theme: str, height: int | None) -> None:
         if theme not in THEMES:
@@ -62,7 +56,7 @@ class RichPage:
 
     def page(self, alone: bool = True) -> str:
         """One self-contained HTML page."""
-        noscript = f"<pre>{escaped(self.text)}</pre>" if alone else ""
+        noscript = f"<pre>{escape(self.text)}</pre>" if alone else ""
         state = self._state() | {"theme": self.theme, "height": self.height}
         return html_page(f"nanoinfer: {self.title}", state, alone, noscript)
 
@@ -85,13 +79,13 @@ class RichPage:
         """Poster and frame. The frame shows itself and hides the poster, so without scripts the poster stays."""
         height = self.height or FIRST_HEIGHT
         style, source = "max-width:100%", f"data:image/png;base64,{self._picture()}"
-        image = f'<img alt="{escaped(self.alternative)}" style="{style}" src="{source}">' if self.png else ""
+        image = f'<img alt="{escape(self.alternative)}" style="{style}" src="{source}">' if self.png else ""
         return (
             f'<div class="nanoinfer-explorer"><div data-ni-poster>{image}'
-            f'<pre style="white-space:pre-wrap;font-family:monospace">{escaped(self.text)}</pre></div>'
-            f'<iframe title="{escaped(f"nanoinfer explorer: {self.title}")}" '
+            f'<pre style="white-space:pre-wrap;font-family:monospace">{escape(self.text)}</pre></div>'
+            f'<iframe title="{escape(f"nanoinfer explorer: {self.title}")}" '
             f'style="display:none;width:100%;height:{height}px;border:0" '
-            f'srcdoc="{escaped(self.page(alone=False))}"></iframe></div>'
+            f'srcdoc="{escape(self.page(alone=False))}"></iframe></div>'
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -145,9 +139,9 @@ def live_forms(trace: Trace, queued: list[str], theme: str) -> dict[str, Any]:
     """What stands for a live explorer where no kernel runs: the replay up to now, or before any step the `queued`."""
     if trace.steps:
         replay = Exploration(trace, step=-1, theme=theme)
-        html = f"<p>{escaped(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
+        html = f"<p>{escape(WITHOUT_KERNEL)} Recorded when it was shown:</p>{replay.html}"
         words = {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{replay.text}"}
         return replay._repr_mimebundle_() | words
     lines = "\n".join(["No step had run when it was shown.", *queued])
-    html = f'<p>{escaped(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escaped(lines)}</pre>'
+    html = f'<p>{escape(WITHOUT_KERNEL)}</p><pre style="white-space:pre-wrap">{escape(lines)}</pre>'
     return {"text/html": html, "text/plain": f"{WITHOUT_KERNEL}\n\n{lines}"}

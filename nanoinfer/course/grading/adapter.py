@@ -40,12 +40,7 @@ def run_student(
 ) -> Trace:
     """`simulate` with classes that may be a student's: recorded whether they call the recorder or not, and bounded.
 
-    Args:
-        prompts: token ids of each request.
-        sampling_params: as for `simulate`.
-        scheduler_cls: in place of Scheduler.
-        max_steps: the cap on steps.
-        **more: as for `simulate`, `block_manager_cls` and `on_step` among them.
+    It takes the arguments of `simulate`, and `max_steps`, the cap on steps.
 
     Raises:
         NotImplementedError: a method is not implemented yet; names it.

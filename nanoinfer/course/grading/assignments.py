@@ -17,15 +17,13 @@ class Assignment:
     """One assignment.
 
     Attributes:
-        name: "a1" and so on, the stem of all its files.
-        title: for tables.
         own: classes the student writes, each with the qualified name of the component it must not build on.
         needs_torch: whether its tests load torch (they then get more time and memory).
         seconds: wall time one test may take.
         memory_mb: memory one test may take on top of what the grader itself holds.
     """
 
-    name: str
+    name: str  # "a1" and so on, the stem of all its files
     title: str
     own: dict[str, str] = field(default_factory=dict)
     needs_torch: bool = False

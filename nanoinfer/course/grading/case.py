@@ -28,10 +28,8 @@ class Verdict:
     Attributes:
         kind: "unwritten", if a function of the submission is not implemented yet; "not_loaded", if the submission
             cannot be loaded, so that no test is run; "stopped" and "stopped_early" as in `Ending`.
-        message: what went wrong.
         why: the rule that the message ends with, if it does.
         hint: to show in place of the test's own.
-        seconds: how long it took.
         function: in which of the submission's functions it was stopped.
     """
 
@@ -58,14 +56,9 @@ class Verdict:
 
 
 class Case:
-    """A test, and the submission it is run on.
+    """A test, and the submission at `path` it is run on, which may not read the held-out files of `course`.
 
-    Args:
-        course: whose held-out files the submission may not read.
-        assignment: which it is.
-        path: the file under test.
-        item: the test as pytest collected it.
-        seal: taken before any submission was loaded.
+    `seal` was taken before any submission was loaded.
     """
 
     _current: Case | None = None  # set in the process of the test

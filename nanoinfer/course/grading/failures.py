@@ -46,11 +46,7 @@ def explanation_of(error: BaseException) -> Explanation | None:
 def expect(what: str, got: Any, expected: Any, hint: str = "") -> None:
     """Raise AssertionError unless `got` equals `expected`.
 
-    Args:
-        what: what is compared, in words or as it stands in code.
-        got: what the submission gave.
-        expected: what it should have given.
-        hint: to show in place of the test's own.
+    `what` says what is compared, in words or as it stands in code; `hint` is shown in place of the test's own.
     """
     if got != expected:
         raise AssertionError(explained(f"{what}: expected {expected}, got {got}", hint=hint))

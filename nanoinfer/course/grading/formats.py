@@ -41,8 +41,8 @@ def junit(scores: list[Score]) -> str:
     root = ET.Element("testsuites")
     for score in scores:
         failures = sum(line.status != "passed" for line in score.lines)
-        suite = ET.SubElement(root, "testsuite", name=_xml_text(score.submission), time=f"{score.seconds:.3f}")
         counts = {"tests": len(score.lines), "failures": failures, "errors": int(not score.lines)}
+        suite = ET.SubElement(root, "testsuite", name=_xml_text(score.submission), time=f"{score.seconds:.3f}")
         suite.attrib.update({name: str(count) for name, count in counts.items()})
         for line in score.lines:
             _junit_case(suite, line)
@@ -53,9 +53,8 @@ def junit(scores: list[Score]) -> str:
 
 def _junit_case(suite: ET.Element, line: ScoreLine) -> None:
     file, _, function = line.test_id.partition("::")
-    case = ET.SubElement(
-        suite, "testcase", classname=file.removesuffix(".py"), name=function, time=f"{line.seconds:.3f}"
-    )
+    names = {"classname": file.removesuffix(".py"), "name": function}
+    case = ET.SubElement(suite, "testcase", names, time=f"{line.seconds:.3f}")
     properties = ET.SubElement(case, "properties")
     for name, value in (("title", line.title), ("points", f"{line.score:g}"), ("max_points", f"{line.max_score:g}")):
         ET.SubElement(properties, "property", name=name, value=_xml_text(value))

@@ -23,21 +23,13 @@ PYTEST = ["-q", "--tb=no", "-c", os.devnull, "-p", "no:cacheprovider", "-p", "no
 
 @dataclass(frozen=True)
 class Grading:
-    """What is graded with.
-
-    Attributes:
-        course: where the tests are.
-        assignment: its name; None to tell it from each submission's path.
-        hidden: folder of hidden tests; None for those of the course, where it has any.
-        public_only: leave the hidden tests out.
-        by_name: seed the variant of each submission with the name of its folder.
-    """
+    """What is graded with."""
 
     course: Course
-    assignment: str | None = None
-    hidden: Path | None = None
+    assignment: str | None = None  # None to tell it from each submission's path
+    hidden: Path | None = None  # folder of hidden tests; None for those of the course, where it has any
     public_only: bool = False
-    by_name: bool = False
+    by_name: bool = False  # seed the variant of each submission with the name of its folder
 
     def assignment_for(self, submission: Path) -> Assignment:
         return assignment_named(self.assignment) if self.assignment else assignment_of(submission.resolve())

@@ -63,15 +63,12 @@ class Ending:
     Attributes:
         kind: "answered"; "failed", when it raised or the process died; "stopped", when its time was over;
             "stopped_early", when it was in a function in which other work was stopped before.
-        answer: what the work returned, if it answered.
-        message: why there is no answer.
-        function: in which it was stopped, where that is known.
     """
 
     kind: Literal["answered", "failed"] | Stopped
-    answer: Any = None
-    message: str = ""
-    function: str = ""
+    answer: Any = None  # what the work returned
+    message: str = ""  # why there is no answer
+    function: str = ""  # in which it was stopped, where that is known
 
 
 class OutOfTime(BaseException):
@@ -117,8 +114,10 @@ def _read(reader: int, pid: int, seconds: float) -> tuple[bytes, int | None]:
             _kill(pid)
             os.waitpid(pid, 0)
             return data, None
-    if not data.endswith(b"\n"):
-        _wait_briefly(pid)  # the pipe closes a moment before the process is gone
+    deadline = time.monotonic() + GRACE
+    # The pipe closes a moment before the process is gone.
+    while not data.endswith(b"\n") and not _is_over(pid) and time.monotonic() < deadline:
+        time.sleep(0.002)
     _kill(pid)
     _, status = os.waitpid(pid, 0)
     return data, status
@@ -126,12 +125,6 @@ def _read(reader: int, pid: int, seconds: float) -> tuple[bytes, int | None]:
 
 def _is_over(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _wait_briefly(pid: int) -> None:
-    deadline = time.monotonic() + GRACE
-    while not _is_over(pid) and time.monotonic() < deadline:
-        time.sleep(0.002)
 
 
 def _kill(pid: int) -> None:

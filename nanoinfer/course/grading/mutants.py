@@ -31,13 +31,11 @@ def write_mutants(course: Course, name: str, folder: Path) -> list[Path]:
         mutant = tomllib.loads(path.read_text(encoding="utf-8"))
         text, end = "", 0
         for edit in sorted(mutant["edits"], key=lambda edit: solution.find(edit["old"])):
-            start = solution.find(edit["old"])
-            if solution.count(edit["old"]) != 1 or start < end:
-                raise ValueError(
-                    f"{path.name}: this must stand in its solution once, apart from others:\n{edit['old']}"
-                )
+            old, start = edit["old"], solution.find(edit["old"])
+            if solution.count(old) != 1 or start < end:
+                raise ValueError(f"{path.name}: this must stand in its solution once, apart from others:\n{old}")
             text += solution[end:start] + edit["new"]
-            end = start + len(edit["old"])
+            end = start + len(old)
         text += solution[end:]
         written.append(folder / f"{path.stem}.py")
         written[-1].write_text(f'"""{mutant["mistake"]}\n\nHint: {mutant["hint"]}\n"""\n\n{text}', encoding="utf-8")

@@ -38,9 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl", default="student", help="student (default), reference, stub, or a file or folder")
     group.addoption("--grade-json", metavar="FILE", type=Path, help="write points, messages and hints to FILE")
     group.addoption("--course", metavar="DIR", type=Path, help="where notebooks/assignments and tests/assignments are")
-    group.addoption(
-        "--variant", metavar="NAME", help="seed of the fixture variant (default: what a release was made for)"
-    )
+    seeded = "seed of the fixture variant (default: what a release was made for)"
+    group.addoption("--variant", metavar="NAME", help=seeded)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -175,13 +174,10 @@ class Grader:
     # ---- the score ----------------------------------------------------------------------------
 
     def score(self) -> Score:
-        return Score(
-            self.config.getoption("--impl"), list(self.lines.values()), time.monotonic() - self.started, self._error()
-        )
-
-    def _error(self) -> str:
-        """What kept the whole submission, or a file of tests, from being graded."""
-        return "\n".join([*self.errors, *dict.fromkeys(v.message for v in self._loads.values() if v.message)])
+        # What kept the whole submission, or a file of tests, from being graded.
+        error = "\n".join([*self.errors, *dict.fromkeys(v.message for v in self._loads.values() if v.message)])
+        seconds = time.monotonic() - self.started
+        return Score(self.config.getoption("--impl"), list(self.lines.values()), seconds, error)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.lines and not self.errors:

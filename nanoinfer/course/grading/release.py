@@ -107,14 +107,15 @@ def release(course: Course, target: Path, student: str | None = None) -> list[st
 
 def write_starters(course: Course) -> list[Path]:
     """Cut student.py of every assignment anew from its solution, in the checkout itself."""
-    written = []
-    for name in ASSIGNMENTS:
-        if course.solution(name).is_file():
-            path = course.student(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(starter(course.solution(name).read_text(encoding="utf-8")), encoding="utf-8")
-            written.append(path)
-    return written
+    return [_write_starter(course, course, name) for name in ASSIGNMENTS if course.solution(name).is_file()]
+
+
+def _write_starter(course: Course, copy: Course, name: str) -> Path:
+    """Cut student.py of `copy` from the solution in `course`."""
+    path = copy.student(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(starter(course.solution(name).read_text(encoding="utf-8")), encoding="utf-8")
+    return path
 
 
 def _fill(course: Course, copy: Course, names: list[str], student: str | None) -> None:
@@ -125,14 +126,11 @@ def _fill(course: Course, copy: Course, names: list[str], student: str | None) -
         for notebook in copy.folder(name).glob("*.ipynb"):
             notebook.write_text(without_answers(notebook.read_text(encoding="utf-8")), encoding="utf-8")
         shutil.copy(course.public_tests(name), copy.public_tests(name))
+        _write_starter(course, copy, name)
     for path in _lessons(course):
         goal = copy.root / path.relative_to(course.root)
         goal.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, goal)
-    for name in names:
-        copy.folder(name).mkdir(parents=True, exist_ok=True)
-        source = course.solution(name).read_text(encoding="utf-8")
-        copy.student(name).write_text(starter(source), encoding="utf-8")
     readme = Path(__file__).with_name("students.md").read_text(encoding="utf-8").replace("VERSION", __version__)
     (copy.root / "README.md").write_text(readme, encoding="utf-8")
     (copy.root / "pytest.ini").write_text(INI, encoding="utf-8")

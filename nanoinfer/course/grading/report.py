@@ -16,11 +16,7 @@ WORDS = 'style="margin: 0; padding: 0; white-space: pre-wrap; background: none"'
 
 
 class Report:
-    """The score of one assignment, as a notebook shows it.
-
-    Attributes:
-        score: see Score.
-    """
+    """The score of one assignment, as a notebook shows it."""
 
     def __init__(self, title: str, score: Score) -> None:
         self.title, self.score = title, score

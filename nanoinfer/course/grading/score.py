@@ -19,24 +19,17 @@ class ScoreLine:
     """One test function; the cases of a parametrised one share its points.
 
     Attributes:
-        test_id: file and function.
-        title: the first line of the docstring.
-        part: what it is about.
-        max_score: points in all.
         hint: shown when it fails; empty if the message holds one, or if the test did not get as far as the rule.
-        visibility: "visible" or "hidden".
-        cases, passed: how many there are, and how many passed.
-        message: of the first case that failed.
+        message, kind: what the first case that failed said, and how it ended.
         seconds: of all cases.
-        kind: how the first case that failed ended.
     """
 
-    test_id: str
-    title: str
-    part: str
+    test_id: str  # file and function
+    title: str  # the first line of the docstring
+    part: str  # what it is about
     max_score: float
     hint: str
-    visibility: str
+    visibility: str  # one of VISIBILITIES
     cases: int = 0
     passed: int = 0
     message: str = ""
@@ -92,20 +85,12 @@ class ScoreLine:
 
 @dataclass
 class Score:
-    """The grade of one submission.
-
-    Attributes:
-        submission: what was graded.
-        lines: one for each test.
-        seconds: wall time.
-        error: why the submission could not be graded at all; empty if it could.
-        assignment: its name.
-    """
+    """The grade of one submission, with a line for each test."""
 
     submission: str
     lines: list[ScoreLine] = field(default_factory=list)
-    seconds: float = 0.0
-    error: str = ""
+    seconds: float = 0.0  # wall time
+    error: str = ""  # why the submission could not be graded at all
     assignment: str = ""
 
     @property

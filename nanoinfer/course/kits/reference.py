@@ -17,11 +17,7 @@ def run_against_reference(
 ) -> Trace:
     """Run the same requests through the student's classes and through nanoinfer's; the student's trace.
 
-    Args:
-        classes: keywords of `simulate`: "scheduler_cls" or "block_manager_cls".
-        why: the rule that a difference breaks, in one sentence.
-        reference_manager: the block manager of the run to compare with.
-        **run: other keywords of `simulate`.
+    `classes` and `run` are keywords of `simulate`; `why` is the rule that a difference breaks, in one sentence.
 
     Raises:
         AssertionError: a step differs; the message shows it.
