@@ -139,7 +139,7 @@ PEERS: dict[str, type[Peer]] = {"transformers": TransformersPeer, "vllm": VllmPe
 
 
 def check_peer(name: str) -> None:
-    """Find out before the work that a peer is there.
+    """Check before any work that a peer is installed.
 
     Raises:
         ValueError: no such peer; lists them.
@@ -154,7 +154,7 @@ def check_peer(name: str) -> None:
 
 
 def make_peer(name: str, settings: PeerSettings) -> Peer:
-    """Build a peer. Raises RuntimeError when its package is there but cannot be imported."""
+    """Build a peer. Raises RuntimeError when its package is installed but cannot be imported."""
     try:
         return PEERS[name](settings)
     except ImportError as error:
@@ -162,7 +162,7 @@ def make_peer(name: str, settings: PeerSettings) -> Peer:
 
 
 def release_memory() -> None:
-    """Give freed GPU memory back to the device, for whoever comes next."""
+    """Give freed GPU memory back to the device, for the next engine."""
     import torch
 
     gc.collect()

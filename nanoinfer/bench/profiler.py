@@ -1,6 +1,6 @@
 """Where the time of a decode step goes: a few steps under torch's profiler, summed by kind of kernel.
 
-Kinds are told by name, which is all that a kernel shows. On the CPU the entries are operators with the time they
+Kinds are told by the kernel's name. On the CPU the entries are operators with the time they
 spent themselves, and the norm and rotary parts of the model, made of plain arithmetic there, count as "other".
 """
 

@@ -82,7 +82,7 @@ def batch_sizes(text: str) -> list[int]:
 
 
 def model_of(options: argparse.Namespace) -> str:
-    """What LLM takes as a model. Raises ValueError for an unknown shape; lists those that are there."""
+    """What LLM takes as a model. Raises ValueError for an unknown shape; lists the known ones."""
     if options.shape is None:
         return options.model or TINY
     known = sorted(path.name for path in SHAPES.iterdir())

@@ -67,12 +67,16 @@ def check_sequence(seq: Request, config: EngineConfig, live: Container[int]) -> 
     """Refuse a sequence that a scheduler with `config`, in which the ids in `live` are in use, cannot take.
 
     Raises:
-        ValueError: what `check_request` refuses, a reused id or another block size.
+        ValueError: what `check_request` refuses, a reused id, a finished sequence or another block size.
     """
     check_request(seq.token_ids, seq.sampling_params, config)
     if seq.block_size != config.kvcache_block_size:
         raise ValueError(
             f"block_size of sequence {seq.seq_id} is {seq.block_size}, the scheduler's is {config.kvcache_block_size}"
+        )
+    if seq.is_finished:
+        raise ValueError(
+            f"sequence {seq.seq_id} has finished ({seq.finish_reason}); make a new Sequence to run it again"
         )
     if seq.seq_id in live:
         raise ValueError(f"seq_id {seq.seq_id} is already in use by a live sequence")

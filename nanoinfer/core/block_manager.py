@@ -63,7 +63,7 @@ class Block:
 
     @property
     def token_ids(self) -> list[int]:
-        """Tokens of a registered block; empty while it cannot be found."""
+        """Tokens of a registered block, also after the cache has forgotten it; empty before, and once it is reused."""
         return self.content.token_ids if self.content else []
 
 
@@ -166,7 +166,7 @@ class BlockManager:
         return digest.intdigest()
 
     def hash_blocks(self, seq: Sequence) -> None:
-        """Make the blocks of `seq` findable that the step just run has filled. Call before the counters advance."""
+        """Make findable the blocks of `seq` that this step fills. Call before the counters advance."""
         if not self.enable_prefix_caching:
             return
         first = seq.num_computed_tokens // self.block_size
@@ -197,7 +197,7 @@ class BlockManager:
         return block if block.content and block.content.equals(token_ids, parent) else None
 
     def _prefix_hits(self, seq: Sequence) -> list[Block]:
-        """Findable blocks of the longest cached prefix. The last block never counts: its logits are needed."""
+        """Findable blocks of the longest cached prefix. The last one never counts: the logits of its end are needed."""
         hits: list[Block] = []
         if not self.enable_prefix_caching:
             return hits
@@ -245,7 +245,7 @@ class BlockManager:
         seq.block_table.append(block_id)
 
     def _forget(self, block: Block) -> None:
-        """Lazy eviction: a freed block keeps its hash until its memory is needed for something else."""
+        """Remove a block from the prefix cache; a freed block stays in it until its memory is needed."""
         if block.hash == NO_HASH:
             return
         if self.hash_to_block_id.get(block.hash) == block.block_id:

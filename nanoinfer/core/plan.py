@@ -63,7 +63,10 @@ class Row:
 
 @dataclass(slots=True)
 class StepPlan:
-    """The decision of one `schedule()` call."""
+    """The decision of one `schedule()` call.
+
+    `stop` says why admission ended, `decode_stop` why decoding did; `preempted` lists the victims in order.
+    """
 
     phase: Phase
     rows: list[Row]

@@ -1,8 +1,8 @@
 """The scheduler: two queues, and one decision per step.
 
-`waiting` holds sequences whose KV must still be computed, `running` those that decode. A sequence is done with prefill
-when its computed tokens have caught up with all its tokens: chunks, prefix hits and recompute are cases of that one
-sentence. Only a scheduler edits the queues. It does not run a model, and blocks belong to the block manager.
+`waiting` holds sequences whose KV must still be computed, `running` those that decode. A sequence moves to `running`
+when the step just scheduled will complete the KV of all its tokens. Chunks, prefix hits and recomputation all follow
+from that rule. Only a scheduler edits the queues. It does not run a model, and blocks belong to the block manager.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Scheduler:
     def __init__(self, config: EngineConfig, block_manager_cls: type[BlockManager] = BlockManager) -> None:
         if config.num_kvcache_blocks < 1:
             raise ValueError("a scheduler without a model needs num_kvcache_blocks, e.g. num_kvcache_blocks=64")
-        scheduler_class(config.policy, type(self))  # a config that names another policy is refused
+        scheduler_class(config.policy, type(self))  # raises if the config names another policy
         self.config = config
         self.max_num_seqs = config.max_num_seqs
         self.max_num_batched_tokens = config.max_num_batched_tokens
@@ -54,7 +54,7 @@ class Scheduler:
         """Choose a prefill batch if one can be made, else a decode batch, and reserve its blocks."""
         scheduled_seqs, stop = self._prefill()
         if scheduled_seqs:
-            rows = [self.prefill_row(seq) for seq in scheduled_seqs]
+            rows = list(map(self.prefill_row, scheduled_seqs))
             return self.checked(StepPlan("prefill", rows, stop, Stop(StopReason.PHASE_EXCLUSIVE)))
         scheduled_seqs, decode_stop, preempted = self._decode()
         return self.checked(StepPlan("decode", list(map(Row, scheduled_seqs)), stop, decode_stop, preempted))
@@ -89,7 +89,8 @@ class Scheduler:
                 self.running.append(seq)
                 self.recorder.run(seq.seq_id)
             scheduled_seqs.append(seq)
-        return scheduled_seqs, self.batch_full(len(scheduled_seqs)) if self.waiting else Stop(StopReason.QUEUE_EMPTY)
+        stop = self.batch_full(len(scheduled_seqs)) if self.waiting else Stop(StopReason.QUEUE_EMPTY)
+        return scheduled_seqs, stop
 
     def _decode(self) -> tuple[list[Sequence], Stop, list[Preemption]]:
         """One token for each running sequence in order, preempting from the tail where blocks run out."""
@@ -104,12 +105,14 @@ class Scheduler:
                     preempted.append(self.preempt(seq))
                     break
             else:  # reached when the condition turned false, not by the break
-                seq.num_scheduled_tokens = 1
+                seq.num_scheduled_tokens = 1  # is_prefill turned False when its prefill was complete
                 self.block_manager.may_append(seq)
                 scheduled_seqs.append(seq)
         stop = self.batch_full(len(scheduled_seqs)) if self.running else Stop(StopReason.RUNNING_EMPTY)
         self.running.extendleft(reversed(scheduled_seqs))  # extendleft reverses too: the batch stays first, in order
         return scheduled_seqs, stop, preempted
+
+    # ---- what every policy needs ----------------------------------------------------------
 
     def preempt(self, seq: Sequence, on_behalf_of: Sequence | None = None) -> Preemption:
         """Take all blocks from `seq`, already out of `running`, and put it at the front of `waiting`."""
@@ -125,13 +128,11 @@ class Scheduler:
         blocks = len(self.block_manager.free_block_ids) - free_before
         return Preemption(seq.seq_id, beneficiary.seq_id, "self" if beneficiary is seq else "tail", blocks, computed)
 
-    # ---- what every policy needs ----------------------------------------------------------
-
     def prefill_row(self, seq: Sequence) -> Row:
-        """The row of `seq`, whose next chunk was just scheduled: its i-th of n, if later ones get the whole budget."""
+        """Count the chunk of `seq` just scheduled, and return its row: chunk i of n, if the rest get full budgets."""
         seq.num_chunks += 1
         left = seq.num_tokens - seq.num_computed_tokens - seq.num_scheduled_tokens
-        return Row(seq, (seq.num_chunks, seq.num_chunks - (-left // self.max_num_batched_tokens)))
+        return Row(seq, (seq.num_chunks, seq.num_chunks - (-left // self.max_num_batched_tokens)))  # rounded up
 
     def no_blocks(self, seq: Sequence) -> Stop:
         """Why `seq` cannot be admitted: blocks it needs, hits in the free list included, and blocks that are free."""
@@ -142,7 +143,7 @@ class Scheduler:
         return Stop(StopReason.MAX_SEQS, {"scheduled": scheduled, "limit": self.max_num_seqs})
 
     def checked(self, plan: StepPlan) -> StepPlan:
-        """What holds for the plan of every policy. Raises RuntimeError with the state if none of the queued can run."""
+        """Return `plan` if it keeps what every plan must keep. RuntimeError if some are queued and none can run."""
         if (self.waiting or self.running) and not plan.rows:
             raise RuntimeError(f"no sequence can run ({plan})\n{self}")
         seqs = [row.seq for row in plan.rows]
@@ -151,21 +152,19 @@ class Scheduler:
         assert sum(seq.num_scheduled_tokens for seq in seqs if seq.is_prefill) <= self.max_num_batched_tokens, "budget"
         return plan
 
-    # ---- the results ----------------------------------------------------------------------
-
     def postprocess(self, plan: StepPlan, token_ids: Tokens[int]) -> None:
-        """Take in one sampled token per row (else ValueError): register filled blocks, append, finish."""
+        """Register filled blocks, append the sampled tokens, finish. ValueError unless there is one token per row."""
         plan.check_tokens(token_ids)
         for row, token_id in zip(plan.rows, token_ids, strict=True):
             seq = row.seq
-            if seq.is_finished or not self._computed(seq):
-                continue  # aborted meanwhile, or a middle chunk: its sample does not follow the last token
+            if seq.is_finished or not self._count_computed(seq):
+                continue  # aborted since it was scheduled, or a middle chunk, whose sample is not the next token
             row.token_id = seq.append_token(token_id)
             if reason := self._finish_reason(seq):
                 self._finish(seq, reason)
 
-    def _computed(self, seq: Sequence) -> bool:
-        """Count what was scheduled as computed; whether that completes `seq`, so that its sample is a new token."""
+    def _count_computed(self, seq: Sequence) -> bool:
+        """Count the scheduled tokens as computed. True if `seq` is complete, so that its sample is its next token."""
         self.block_manager.hash_blocks(seq)
         seq.num_computed_tokens += seq.num_scheduled_tokens
         seq.num_scheduled_tokens = 0
@@ -177,9 +176,9 @@ class Scheduler:
             return FinishReason.EOS
         if seq.last_token in seq.sampling_params.stop_token_ids:
             return FinishReason.STOP
-        return FinishReason.LENGTH if self._is_full(seq) else None
+        return FinishReason.LENGTH if self._at_max_length(seq) else None
 
-    def _is_full(self, seq: Sequence) -> bool:
+    def _at_max_length(self, seq: Sequence) -> bool:
         return seq.num_completion_tokens >= seq.sampling_params.max_tokens or len(seq) >= self.config.max_model_len
 
     def _finish(self, seq: Sequence, reason: FinishReason) -> None:
@@ -187,7 +186,7 @@ class Scheduler:
         self._retire(seq, reason)
 
     def _retire(self, seq: Sequence, reason: FinishReason) -> None:
-        """Take `seq` out of its queue and free its blocks."""
+        """Take `seq` out of its queue, free its blocks, mark it finished and forget it."""
         (self.running if seq.status is SequenceStatus.RUNNING else self.waiting).remove(seq)
         del self.sequences[seq.seq_id]
         seq.status, seq.finish_reason = SequenceStatus.FINISHED, reason
@@ -201,13 +200,13 @@ class Scheduler:
         self._retire(self.sequences[seq_id], FinishReason.ABORT)
 
     def undo(self, plan: StepPlan) -> None:
-        """Take back a plan that was not computed: its rows go back to `waiting`, as if they had been preempted."""
+        """Take back a plan that did not run. Its rows are preempted, except that a middle chunk keeps its blocks."""
         for row in reversed(plan.rows):
             seq = row.seq
             if seq.status is SequenceStatus.RUNNING:
                 self.running.remove(seq)
                 self.preempt(seq)
-            elif row.chunk and not seq.is_finished:  # a middle chunk: those before it still hold
+            elif row.chunk and not seq.is_finished:  # a middle chunk: the chunks before it stay valid
                 seq.num_scheduled_tokens = 0
                 seq.num_chunks -= 1
 
@@ -221,15 +220,15 @@ POLICIES: dict[str, type[Scheduler]] = {"prefill_first": Scheduler}  # core/poli
 
 
 def policy_name(cls: type | None) -> str:
-    """The policy of `cls`: the name of the nearest class in POLICIES that it inherits from; of None, the default's."""
+    """The name of `cls` in POLICIES, or of its nearest base that has one; the default's name without a class."""
     return next((n for base in (cls or Scheduler).__mro__ for n, c in POLICIES.items() if c is base), "prefill_first")
 
 
 def scheduler_class(policy: str, cls: type[Scheduler] | None = None) -> type[Scheduler]:
-    """The class that `policy` names, or `cls`. Raises ValueError for an unknown name, or if `cls` has another one."""
+    """`cls`, or the class that `policy` names. ValueError if `policy` is unknown or names another class than `cls`."""
     if policy not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     named = POLICIES[policy]
     if cls and named is not POLICIES[policy_name(cls)]:
-        raise ValueError(f"policy {policy!r} is {named.__name__}, but the scheduler is {cls.__name__}: name one")
+        raise ValueError(f"policy {policy!r} is {named.__name__}, but the scheduler is {cls.__name__}: pass one")
     return cls or named

@@ -1,6 +1,6 @@
 """One request's state: its tokens, how far their KV is computed, and where it lies.
 
-The length has one source of truth, `token_ids`; everything else is derived from it.
+The length has one source of truth, `token_ids`; every other length is derived from it.
 This file does not decide anything: the scheduler and the block manager change these fields.
 """
 
@@ -16,7 +16,7 @@ from nanoinfer.sampling_params import SamplingParams
 
 
 class SequenceStatus(Enum):
-    """Which queue a sequence stands in."""
+    """Where a sequence stands."""
 
     WAITING = auto()
     RUNNING = auto()
@@ -35,8 +35,8 @@ class Sequence:
         prompt: the text the ids came from, if any; only carried along.
 
     Attributes:
-        num_computed_tokens: tokens whose KV is in the cache, computed or found there.
-        num_cached_tokens: those of them that the prefix cache found at the last admission.
+        num_computed_tokens: tokens whose KV is in the cache, computed or found there (nano-vLLM: num_cached_tokens).
+        num_cached_tokens: only those that the prefix cache found at the last admission.
         num_scheduled_tokens: tokens the step in flight computes.
         block_table: physical block of each logical block; empty until admitted.
         block_hashes: chained hashes of the full blocks, filled in as they are asked for.
@@ -125,7 +125,7 @@ class Sequence:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks that hold all tokens so far, the last of them perhaps half full."""
+        """Blocks that hold all tokens so far, the last of them possibly only partly filled."""
         return -(-len(self.token_ids) // self.block_size)
 
     def block(self, i: int) -> list[int]:

@@ -41,7 +41,7 @@ class TraceBuilder:
     """Records a scheduler from now on.
 
     Args:
-        header: of the trace.
+        header: the header of the trace.
         scheduler: whose events are recorded, and its block manager's.
         on_step: called as on_step(trace, i) by `notify` for each new step.
     """
@@ -64,7 +64,7 @@ class TraceBuilder:
         self.trace.requests[seq.seq_id] = Request(seq.seq_id, arrival, seq.prompt_token_ids, params, seq.prompt)
 
     def begin_next(self, times: StepTimes) -> None:
-        """All is done that belongs to this step but its tokens; what happens now belongs to the next."""
+        """Events from now on belong to the next step."""
         self._recorder.step = times.index + 1
 
     def add_step(self, plan: StepPlan, result: StepResult, times: StepTimes) -> None:

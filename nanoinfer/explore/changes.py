@@ -1,7 +1,6 @@
 """What each frame changed in the queues, the block tables and the prefix cache.
 
-One fold over the events. Only differences are kept: whoever applies them in order has the
-scheduler's state after every frame.
+One fold over the events keeps only differences: applied in order, they give the state after every frame.
 """
 
 from __future__ import annotations

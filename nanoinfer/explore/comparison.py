@@ -82,8 +82,7 @@ def _clock(traces: tuple[Trace, Trace], size: int) -> dict[str, Any]:
     columns = Columns()
     for name, trace in zip("ab", traces, strict=True):
         frames = Frames(len(trace.steps), size)
-        starts = [float(trace.steps[frames.first_step(frame)].clock) for frame in range(frames.count)]
-        columns.numbers(name, starts)
+        columns.numbers(name, [float(trace.steps[frames.first_step(f)].clock) for f in range(frames.count)])
     return columns.encode()
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from nanoinfer.explore.live_engine import Engine, Prompt, params_of, prompts_of
+from nanoinfer.explore.live_engine import Engine, Params, Prompt, params_of, prompts_of
 from nanoinfer.explore.live_feed import Feed
 from nanoinfer.explore.live_run import Run, error_in_words, goal_of
 from nanoinfer.explore.live_sequences import Decode, SequenceList, candidates_of
@@ -37,7 +37,6 @@ from nanoinfer.trace.trace import Trace
 
 STOP_RECORDING = "nobody records this engine for the explorer any more: its trace was stopped. Reset starts a new one."
 SILENT = {"note": "", "failed": False}  # what the view tells of the last action, and whether it is an error
-Params = SamplingParams | Sequence[SamplingParams] | None
 
 _explorers: weakref.WeakKeyDictionary[Engine, weakref.ref[LiveExplorer]] = weakref.WeakKeyDictionary()
 
@@ -321,8 +320,7 @@ class LiveExplorer(anywidget.AnyWidget):
 def _take_over(llm: Engine) -> None:
     """Detach the explorer that listens to this engine, if there is one."""
     reference = _explorers.get(llm)
-    old = reference() if reference else None
-    if old is not None:
+    if reference and (old := reference()):
         old._detach("A newer explorer listens to this engine; this one shows what it has seen.")
 
 

@@ -12,6 +12,7 @@ from nanoinfer.sampling_params import SamplingParams
 from nanoinfer.trace.trace import OnStep, Trace
 
 Prompt = str | Sequence[int]
+Params = SamplingParams | Sequence[SamplingParams] | None
 
 
 class Engine(Protocol):
@@ -41,9 +42,7 @@ def prompts_of(prompts: Prompt | Sequence[Prompt] | None) -> list[Prompt]:
     return [prompts] if isinstance(prompts, str) else list(prompts)  # type: ignore[arg-type]  # checked by the engine
 
 
-def params_of(
-    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
-) -> list[SamplingParams | None]:
+def params_of(prompts: Sequence[Prompt], params: Params) -> list[SamplingParams | None]:
     """One for each prompt. Raises ValueError if there are too many or too few."""
     if params is None or isinstance(params, SamplingParams):
         return [params] * len(prompts)

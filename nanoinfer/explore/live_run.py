@@ -91,11 +91,7 @@ def error_in_words(error: BaseException) -> str:
 
 
 def goal_of(until: str | int | None, trace: Trace) -> Goal:
-    """The goal called `until`; None is never reached.
-
-    Raises:
-        ValueError: no such goal, or a step that has already run.
-    """
+    """The goal called `until`; None is never reached. Raises ValueError for an unknown goal or a step that has run."""
     if until is None:
         return lambda _step: None
     if until == "finish":

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 IMPORT = re.compile(r'^import \{([^}]+)\} from "\./([\w.]+)";\n', re.MULTILINE)
 DECLARATION = re.compile(r"^(export )?((?:async )?(?:function\*?|class|const|let|var) (\w+))", re.MULTILINE)
-COMMENT = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/\n|/\*\*(?:(?!\*/).)*\*/ ?", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -36,9 +36,7 @@ def joined(entry: str, read: Callable[[str], str]) -> str:
     for name, source in sources.items():
         for _, _, declared in DECLARATION.findall(source):
             if declared in owner:
-                raise RuntimeError(
-                    f"{owner[declared]} and {name} both declare {declared}: rename one, they share a scope"
-                )
+                raise RuntimeError(f"{owner[declared]} and {name} both declare {declared} in one scope: rename one")
             owner[declared] = name
     return "\n".join(_bare(name, source, keep_exports=name == entry) for name, source in sources.items())
 
@@ -49,9 +47,8 @@ def _in_order(entry: str, read: Callable[[str], str]) -> dict[str, str]:
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            raise RuntimeError(
-                f"modules import each other in a circle: {' > '.join([*path[path.index(name) :], name])}"
-            )
+            circle = " > ".join([*path[path.index(name) :], name])
+            raise RuntimeError(f"modules import each other in a circle: {circle}")
         if name in found:
             return
         source = read(name)

@@ -122,11 +122,7 @@ def checked_tour(trace: Trace, tour: Sequence[Bookmark]) -> list[Bookmark]:
 
 
 def checked_sequence(trace: Trace, seq_id: int | None) -> int | None:
-    """`seq_id` if the trace has such a sequence.
-
-    Raises:
-        ValueError: it has not.
-    """
+    """`seq_id`. Raises ValueError if the trace has no such sequence."""
     if seq_id is not None and seq_id not in trace.requests:
         known = ", ".join(map(str, sorted(trace.requests)[:20])) or "none"
         raise ValueError(f"no sequence {seq_id} in this trace; it has {known}")

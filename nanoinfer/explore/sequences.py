@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from nanoinfer.explore.columns import Columns
 from nanoinfer.trace.steps import Step
@@ -15,20 +14,18 @@ MOST_TEXT = 2_000_000  # characters of all texts
 
 def put_sequences(columns: Columns, trace: Trace, steps: list[Step]) -> None:
     """Put the requests, and the tokens that `steps` sampled for them."""
-    outputs = {output["request_id"]: output for output in trace.outputs if "request_id" in output}
+    texts = {output["request_id"]: output.get("text") for output in trace.outputs if "request_id" in output}
     room = MOST_TEXT // max(2 * len(trace.requests), 1)
-    described = []
-    for seq_id, request in sorted(trace.requests.items()):
-        output: dict[str, Any] = outputs.get(seq_id, {})
-        described.append(
-            {
-                "id": seq_id,
-                "arrival": request.arrival,
-                "prompt_tokens": len(request.prompt_token_ids),
-                "prompt": shortened(request.prompt, room),
-                "output": shortened(output.get("text"), room),
-            }
-        )
+    described = [
+        {
+            "id": seq_id,
+            "arrival": request.arrival,
+            "prompt_tokens": len(request.prompt_token_ids),
+            "prompt": shortened(request.prompt, room),
+            "output": shortened(texts.get(seq_id), room),
+        }
+        for seq_id, request in sorted(trace.requests.items())
+    ]
     columns.json("sequences", described)
     _put_ids(columns, "prompt", {i: r.prompt_token_ids for i, r in sorted(trace.requests.items())})
     first, sampled = _samples(steps)
@@ -50,9 +47,8 @@ def _samples(steps: Iterable[Step]) -> tuple[dict[int, int], dict[int, list[int]
     sampled: dict[int, list[int]] = {}
     for step in steps:
         c = step.columns
-        for seq_id, computed, scheduled, token in zip(
-            c.seq_id, c.num_computed, c.num_scheduled, c.token_id, strict=True
-        ):
+        rows = zip(c.seq_id, c.num_computed, c.num_scheduled, c.token_id, strict=True)
+        for seq_id, computed, scheduled, token in rows:
             if token is not None:
                 first.setdefault(seq_id, computed + scheduled)
                 sampled.setdefault(seq_id, []).append(token)

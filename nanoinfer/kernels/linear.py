@@ -1,8 +1,8 @@
 """Linear layers for one token and for a few: a matrix times one vector, and times some dozens.
 
-All that counts is to read the matrix once, at the speed of memory; libraries tune matrix products for more rows. Both
-kernels cut the matrix so that all of it is asked for at once, and ask before they wait for the kernel in front: a
-library's kernels begin to read when that one has ended.
+Such a product is fast when it reads the matrix once, at the speed of memory; libraries tune for more rows. Both
+kernels cut the matrix so that all of it is requested at once, and request it before they wait for the kernel in
+front: a library's kernels begin to read when that one has ended.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nanoinfer.kernels.paged_decode import PROCESSORS
 
 ROWS = 4  # of one program
 COLUMNS = 1024  # read at a time
-# Of a program for a few tokens: the least outputs that Hopper's tensor cores take at a time, and for up to so many
-# tokens the inputs. Its pieces of the matrix and of x, 128 to 192 KiB, fill a processor's shared memory.
+# What a program for a few tokens takes: the fewest outputs that Hopper's tensor cores accept, and a number of inputs
+# by the most tokens. Its pieces of the matrix and of x, 128 to 192 KiB, fill a processor's shared memory.
 FEATURES = 64
 INPUTS = {32: 1024, 64: 512}
 SHARED_BYTES = 2 * INPUTS[32] * (FEATURES + 32)
@@ -72,7 +72,7 @@ def _one_row(
 
 
 def parts_of(x: Tensor, weight: Tensor) -> int:
-    """In how many parts `linear_few_rows` computes x @ weight^T; 0 where it cannot, or a library is faster.
+    """The number of parts in which `linear_few_rows` computes x @ weight^T; 0 where it cannot, or a library is faster.
 
     On an H200 it is the faster one up to 64 rows, where all programs run at once, one to a processor: for matrices of
     a few MiB.

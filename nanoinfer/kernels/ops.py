@@ -10,10 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanoinfer.kernels.activation import silu_mul
+from nanoinfer.kernels import activation, norm
 from nanoinfer.kernels.dependent_launch import LAUNCH, wait_for_predecessor
 from nanoinfer.kernels.linear import linear_few_rows, linear_one_row, parts_of
-from nanoinfer.kernels.norm import add_rms_norm, rms_norm
 from nanoinfer.kernels.rotary_store import norm_rope_store
 from nanoinfer.models.ops import LayerCache, Ops, PartialSums
 
@@ -35,6 +34,10 @@ class TritonOps(Ops):
     faster at launching the library's.
     """
 
+    rms_norm = staticmethod(norm.rms_norm)
+    add_rms_norm = staticmethod(norm.add_rms_norm)
+    silu_mul = staticmethod(activation.silu_mul)
+
     def feed_tokens(self, token_ids: Tensor, sampled: Tensor) -> Tensor:
         tokens, out = len(token_ids), torch.empty(token_ids.shape, dtype=torch.int64, device=token_ids.device)
         grid = (triton.cdiv(tokens, FED_AT_ONCE),)
@@ -53,15 +56,6 @@ class TritonOps(Ops):
         if decoding and bias is None and x.shape[0] > 1 and parts_of(x, weight) > 1:
             return PartialSums(linear_few_rows(x, weight))
         return self.linear(x, weight, bias, decoding)
-
-    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return rms_norm(x, weight, eps)
-
-    def add_rms_norm(self, x: Tensor | PartialSums, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return add_rms_norm(x, residual, weight, eps)
-
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
-        return silu_mul(gate_up)
 
     def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Rotation:
         half = cos.shape[1] // 2

@@ -1,6 +1,6 @@
 """Attention of one query per row over a paged KV cache: split-KV, known as flash-decoding (Dao et al., 2023).
 
-Decoding reads every cached key and value once and computes little, so all that counts is to keep the memory busy: a
+Decoding reads every cached key and value once and computes little, so it is fast when it keeps the memory busy: a
 context is cut into splits that different programs read at the same time, each with a softmax of its own, and a second
 kernel joins them. The query heads that share a kv head are the lines of one program's matrix.
 """
@@ -87,8 +87,8 @@ def paged_decode(
 
 def num_splits(programs: int, max_context: int) -> int:
     """Into how many pieces a context is cut, when one piece gives `programs` programs: one where these nearly fill the
-    GPU, else as many as give each processor two. A function of shapes alone, so that a captured graph holds for
-    whatever contexts it is replayed with."""
+    GPU, else as many as give each processor two. A function of shapes alone, so that a captured graph
+    is right for any contexts."""
     if 4 * programs >= 3 * PROCESSORS:
         return 1
     wanted = triton.cdiv(2 * PROCESSORS, max(programs, 1))

@@ -1,4 +1,4 @@
-"""All that happens to q, k and v between their projection and attention, in one pass over them.
+"""Everything between the projection of q, k and v and their attention, in one pass over them.
 
 Per-head RMSNorm of queries and keys, rotary position embedding (Su et al., 2021, half-split layout), and the write of
 keys and values to their cache slots. One program takes one token's kv head and the query heads that share it.

@@ -1,4 +1,4 @@
-"""What ranks say to each other: activations, steps to compute, and when to end.
+"""What ranks exchange: activations, steps to compute, and the signal to end.
 
 Each engine has process groups of its own, made directly on a store: the process-wide default group of
 torch.distributed is left to the user, and several engines can live in one process.
@@ -31,7 +31,7 @@ NCCL_SETTINGS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONI
 
 
 class RanksLost(RuntimeError):
-    """Another rank has ended, or given up, in the middle of an exchange."""
+    """Another rank has ended, or was aborted, in the middle of an exchange."""
 
 
 class ProcessRanks:
@@ -54,11 +54,11 @@ class ProcessRanks:
         self.rank, self.size, self.device_index = rank, size, device.index or 0
         self.lost = False
         self.control = gloo_group(PrefixStore("control", store), rank, size, host)
-        self.sending: list[tuple[Any, Tensor]] = []  # what other ranks have not fetched yet, kept alive till then
+        self.sending: list[tuple[Any, Tensor]] = []  # messages that other ranks have not taken, kept alive until then
         self.aborting: threading.Thread | None = None
         self.data = self.control
         if device.type == "cuda":
-            torch.zeros(1, device=device)  # a GPU that cannot be used shows before anybody waits for it
+            torch.zeros(1, device=device)  # an unusable GPU raises here, before the others wait for it
             self.least(rank)
             self.data = nccl_group(PrefixStore("data", store), rank, size, device)
 
@@ -94,7 +94,7 @@ class ProcessRanks:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Around an exchange: whatever goes wrong in it means that another rank is gone."""
+        """Around an exchange: any error in it means that another rank is gone."""
         if self.lost:
             raise RanksLost("another rank has ended")
         try:
@@ -102,13 +102,13 @@ class ProcessRanks:
         except RuntimeError as error:
             raise RanksLost(f"an exchange with the other ranks failed: {error}") from error
 
-    # ---- commands -------------------------------------------------------------------------
+    # ---- messages -------------------------------------------------------------------------
 
-    def tell(self, step: HostStep | None) -> None:
+    def broadcast(self, step: HostStep | None) -> None:
         """Rank 0: send a step, or None for the end, to every other rank, without waiting until they take it.
 
-        The number of bytes goes first, so there is no limit to it. What was told before is waited for: the ranks
-        see commands in order, and at most one that they have not begun to read.
+        The number of bytes goes first, so a step may have any size. The previous message must have been taken: ranks
+        read messages in order, and at most one is on its way.
         """
         buffer = BytesIO()
         pickle.dump(step, buffer, protocol=5)
@@ -120,17 +120,15 @@ class ProcessRanks:
                 self.sending += [(self.control.send([part], rank, 0), part) for part in (size, body)]
 
     def flush(self, limit: timedelta = FOREVER) -> None:
-        """Wait until every rank has taken what it was told.
-
-        To be called soon: a profiler notes the end of a message here, and must not have ended before.
-        """
+        """Wait until every rank has taken its message. To be called soon: a profiler notes the message's end here, and
+        must not have ended before."""
         while self.sending:
             with self.connected():
                 self.sending[0][0].wait(limit)
             self.sending.pop(0)
 
-    def listen(self) -> HostStep | None:
-        """Wait for the next command of rank 0: a step, or None for the end."""
+    def receive(self) -> HostStep | None:
+        """Wait for rank 0's next message: a step, or None for the end."""
         size = torch.zeros(1, dtype=torch.int64)
         with self.connected():
             wait(self.control.recv([size], 0, 0))
@@ -142,10 +140,10 @@ class ProcessRanks:
     # ---- the end --------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Let nobody here wait for the other ranks any more; a second call does nothing.
+        """Stop all waiting for the other ranks; a second call does nothing.
 
-        What NCCL has under way on the GPU ends early, with rubbish. NCCL then waits for the CUDA graphs that call it to
-        be gone, so this goes on in a thread.
+        NCCL's exchanges on the GPU end early, with meaningless results. NCCL then waits until the CUDA graphs that call
+        it are gone, so this goes on in a thread.
         """
         if self.lost:
             return
@@ -155,7 +153,7 @@ class ProcessRanks:
             self.aborting.start()
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Drop the connections."""
         self.abort()
         self.sending.clear()
         self.data = self.control = None
@@ -169,7 +167,7 @@ class ProcessRanks:
 def wait(work: Any) -> None:
     """Wait for an exchange; on a GPU only in stream order. NCCL has nothing to wait for on the caller's own stream.
 
-    Not for a given time: NCCL would then stop the CPU until the GPU is there.
+    Without a time limit: with one, NCCL would stop the CPU until the GPU gets there.
     """
     if work is not None:
         work.wait()
@@ -191,7 +189,7 @@ def nccl_group(store: Store, rank: int, size: int, device: torch.device) -> Any:
 
     options = ProcessGroupNCCL.Options()
     options._timeout = FOREVER
-    with environment(NCCL_SETTINGS):  # read when the group is made, and there is no other way to say it
+    with environment(NCCL_SETTINGS):  # read when the group is made; there is no other way
         group = ProcessGroupNCCL(store, rank, size, options)
     group.eager_connect_single_device(device)
     return group

@@ -1,4 +1,4 @@
-"""The processes of ranks 1 and up: start them, notice when one ends, end them.
+"""The processes of ranks 1 and up: starts them, notices when one ends, ends them.
 
 A worker is a fresh Python that runs `nanoinfer.parallel.worker`; nothing of the user's program is imported or run
 again, so a script needs no `if __name__ == "__main__"` and a notebook works as well.
@@ -34,7 +34,7 @@ class Worker:
     """One process.
 
     Args:
-        settings: what `worker.work` wants to know.
+        settings: what `worker.work` reads.
     """
 
     def __init__(self, rank: int, settings: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C in a terminal is for rank 0 alone
         )
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError), self.process.stdin as stdin:  # broken: it has ended, and somebody will notice
+        with suppress(BrokenPipeError), self.process.stdin as stdin:  # broken: it has ended, and `watch` notices
             stdin.write(json.dumps(settings | {"rank": rank, "parent": os.getpid()}).encode() + b"\n")
 
     def wait_for_end(self) -> None:
@@ -59,13 +59,13 @@ class Worker:
             continue
         self.process.wait()
 
-    def last_words(self) -> str:
-        """How it ended, and the end of what it has printed."""
+    def exit_report(self) -> str:
+        """How it ended, and the tail of its log."""
         code = self.process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else "ended"
         self.log.seek(max(self.log.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
         tail = self.log.read().decode(errors="replace").strip()
-        return f"{how}, exit code {code}. " + (f"The end of what it said:\n{tail}" if tail else "It said nothing.")
+        return f"{how}, exit code {code}. " + (f"The end of its log:\n{tail}" if tail else "Its log is empty.")
 
 
 class Workers:
@@ -78,13 +78,13 @@ class Workers:
 
     Attributes:
         store: on the loopback interface, at a port that the system picked.
-        on_loss: called from a thread when a worker has ended and nobody asked it to; the others are killed then.
+        on_loss: called from a thread when a worker has ended unasked; the others are killed then.
     """
 
     def __init__(self, size: int, config: EngineConfig, model_dir: Path) -> None:
         self.on_loss: Callable[[], None] = lambda: None
         self.size = size
-        self.ending = False  # whether it is wanted that workers end
+        self.ending = False  # whether workers may end
         self.ended: list[Worker] = []  # in the order in which they did
         self.lost = threading.Event()
         self.store = local_store()
@@ -105,7 +105,7 @@ class Workers:
             raise
 
     def watch(self, worker: Worker) -> None:
-        """Wait for the end of a worker. If it is not wanted, nobody shall wait for that rank any more."""
+        """Wait for the end of a worker. If it comes unasked, all waiting for that rank must stop."""
         worker.wait_for_end()
         self.ended.append(worker)
         if not self.ending:
@@ -126,11 +126,11 @@ class Workers:
                 )
 
     def failure(self) -> RuntimeError:
-        """What became of the first worker that was lost; one that only noticed the loss of another does not count."""
+        """How the first worker was lost; one that ended because another was lost does not count."""
         ended = self.ended.copy()
         worker = next((worker for worker in ended if worker.process.returncode != LOST), ended[0])
         return RuntimeError(
-            f"rank {worker.rank} of tensor_parallel_size={self.size} {worker.last_words()}\n"
+            f"rank {worker.rank} of tensor_parallel_size={self.size} {worker.exit_report()}\n"
             "The engine is closed; make a new one"
         )
 
@@ -143,7 +143,7 @@ class Workers:
             worker.process.wait()
 
     def wait(self) -> None:
-        """Let workers that were told so end by themselves, and end those that do not."""
+        """Let the workers end by themselves, and end those that do not."""
         try:
             with suppress(subprocess.TimeoutExpired):
                 for worker in self.workers:

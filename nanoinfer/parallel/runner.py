@@ -60,21 +60,21 @@ class Team:
         return self.workers.failure() if lost else error
 
     def give_up(self) -> None:
-        """End the others in the middle of what they do."""
+        """End the other ranks at once."""
         if self.workers:
             self.workers.kill()
         self.ranks.abort()
 
     def close(self) -> None:
-        """Tell the others that it is over, and wait until they are gone. A second call does nothing."""
-        if os.getpid() != self.owner:  # a fork of the user's process holds no one
+        """Tell the other ranks to end, and wait until they are gone. A second call does nothing."""
+        if os.getpid() != self.owner:  # a fork of the user's process: the workers are not its own
             return
         if self.workers:
             self.workers.ending = True
         try:
             if not self.ranks.lost:
                 with suppress(RanksLost):
-                    self.ranks.tell(None)
+                    self.ranks.broadcast(None)
                     self.ranks.flush(CLOSE_LIMIT)
         finally:
             if self.workers:
@@ -83,10 +83,10 @@ class Team:
 
 
 class ParallelRunner(ModelRunner):
-    """A ModelRunner that leads others.
+    """A ModelRunner that leads the other ranks.
 
-    An error in the middle of a step closes the engine, an interrupt too, because the other ranks would wait
-    for the rest of the step. Ctrl-C therefore waits until the step is enqueued (on the CPU: computed).
+    An error in the middle of a step, an interrupt too, closes the engine, because the other ranks would wait for the
+    rest of the step. Ctrl-C therefore waits until the step is enqueued (on the CPU: computed).
 
     Args:
         config: as for ModelRunner.
@@ -99,7 +99,7 @@ class ParallelRunner(ModelRunner):
 
     def __init__(self, config: EngineConfig, model_dir: Path, team: Team) -> None:
         self.team = team
-        self.end_of_team = weakref.finalize(self, end, team, weakref.ref(self))  # also when nobody calls close()
+        self.end_of_team = weakref.finalize(self, end, team, weakref.ref(self))  # even without a call of close()
         try:
             super().__init__(config, model_dir, team.ranks)
             team.check()
@@ -113,10 +113,10 @@ class ParallelRunner(ModelRunner):
             raise cause from error
 
     def enter(self, step: HostStep, began: float) -> Done | InFlight:
-        """Compute a step on all ranks, or on GPUs begin to. Ctrl-C waits: nobody may leave in the middle."""
+        """Compute a step on all ranks, or on GPUs begin to. Ctrl-C waits until all ranks have the step."""
         with uninterrupted():
             try:
-                self.team.ranks.tell(step)
+                self.team.ranks.broadcast(step)
                 entered = super().enter(step, began)
                 self.team.ranks.flush()
                 return entered
@@ -145,7 +145,7 @@ class ParallelRunner(ModelRunner):
 
 
 def end(team: Team, runner: Callable[[], ParallelRunner | None]) -> None:
-    """Give back rank 0's memory, unless that has happened, and then everything the ranks share."""
+    """Give back rank 0's memory, and then everything that the ranks share."""
     alive = runner()
     if alive:
         ModelRunner.close(alive)
@@ -160,7 +160,7 @@ def lead_or_serve(config: EngineConfig, model_dir: Path) -> ParallelRunner:
     Under torchrun the other ranks call this too, serve until rank 0 closes, and leave by SystemExit.
 
     Raises:
-        ValueError: the model cannot be cut into so many parts, or there are not so many GPUs; before anything starts.
+        ValueError: the model cannot be cut into that many parts, or there are fewer GPUs; before anything starts.
         RuntimeError: a worker failed; with its exit code and what it said.
     """
     size = config.tensor_parallel_size

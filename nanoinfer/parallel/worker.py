@@ -1,8 +1,8 @@
-"""What ranks above 0 do: build their part of the model, then compute every step that rank 0 tells them.
+"""What ranks above 0 do: build their part of the model, then compute every step that rank 0 sends.
 
-They schedule nothing and send no tokens back. All ranks sample the same ones without a word: `concat` gives each of
-them the same bits as logits, the keys of the random numbers come with the step, and the same program on the same kind
-of device does the same with both.
+They schedule nothing and send no tokens back, for all ranks sample the same ones: `concat` gives each of them the same
+bits as logits, the keys of the random numbers come with the step, and the same program on the same kind of device does
+the same with both.
 
 Started as `python -m nanoinfer.parallel.worker`, with one line of JSON on stdin.
 """
@@ -31,14 +31,14 @@ PARENT_CHECK_SECONDS = 0.5
 
 
 def here(rank: int) -> str:
-    """The key that a worker sets in the store when it is there to connect."""
+    """The key that a worker sets in the store when it is ready to connect."""
     return f"rank {rank} is here"
 
 
 def serve(config: EngineConfig, model_dir: Path, ranks: ProcessRanks) -> None:
-    """Compute what rank 0 computes, until it says that it was the last. Raises RanksLost when it is gone."""
+    """Compute what rank 0 computes, until it closes. Raises RanksLost when it is gone."""
     runner = ModelRunner(config, model_dir, ranks)
-    while step := ranks.listen():
+    while step := ranks.receive():
         with runner.loaded.ready(step):
             runner.loaded.compute(step)
     runner.close()
@@ -57,7 +57,7 @@ def work(settings: dict[str, Any]) -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process soon after its parent has ended, whatever it waits for."""
+    """End this process soon after its parent has ended, even in the middle of an exchange."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_SECONDS)
     os._exit(LOST)

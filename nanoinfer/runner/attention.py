@@ -1,7 +1,7 @@
 """The attention backend interface, and the registry that picks a backend by name.
 
 A backend owns the layout of the KV cache and the way attention reads it. Per step it is asked once to `prepare`,
-and then once per layer to `attend`; whatever it wants to keep between the two travels in the metadata it returned.
+and then once per layer to `attend`; what the second needs from the first travels in the metadata it returned.
 
 This file contains no attention.
 """
@@ -73,7 +73,7 @@ class AttentionBackend(Protocol):
         """The cache with its two views by token slot."""
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> Any:
-        """What `attend` needs to know of this step, computed once for all layers. Mutates nothing."""
+        """What `attend` needs to know about this step, computed once for all layers. Mutates nothing."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: Any) -> Tensor:
         """Attention outputs [num_tokens, heads, head_dim] of query [num_tokens, heads, head_dim]; the step's own key

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-ALIGNMENT = 16  # bytes; what vector loads want
+ALIGNMENT = 16  # bytes, for vector loads
 
 
 class InputBuffer:
@@ -24,7 +24,7 @@ class InputBuffer:
 
     Args:
         shapes: for each name its dtype and largest shape, in memory order; the last should be the one that varies
-            most in size, because one copy moves everything up to the end of what was filled.
+            most in size, because one copy moves everything up to the end of the last one filled.
         device: a CUDA device.
     """
 

@@ -18,14 +18,11 @@ if TYPE_CHECKING:  # flash-attn alone works without triton
 
 @dataclass(frozen=True, slots=True)
 class FlashMetadata:
-    """`key_starts` [rows + 1] are the contexts' ends one after the other, for rows of several queries; `block_tables`
-    is None where no context lies in the cache. A decode step needs `context_lengths` and `block_tables` alone."""
+    """`block_tables` is None where no context lies in the cache. For rows of several queries, `key_starts` [rows + 1]
+    holds where each row's context begins in all of them joined; it is None in a decode step."""
 
-    is_decode: bool
-    query_starts: Tensor
-    context_lengths: Tensor
+    batch: AttentionBatch
     block_tables: Tensor | None
-    block_size: int
     key_starts: Tensor | None = None
     longest_query: int = 1
     longest_context: int = 1
@@ -40,26 +37,18 @@ class FlashAttention(KeysThenValues):
 
     def prepare(self, batch: AttentionBatch, dtype: torch.dtype) -> FlashMetadata:  # noqa: ARG002
         if batch.is_decode:
-            return FlashMetadata(True, batch.query_starts, batch.context_lengths, batch.block_tables, batch.block_size)
+            return FlashMetadata(batch, batch.block_tables)
         key_starts = torch.zeros_like(batch.query_starts)
         torch.cumsum(batch.context_lengths, dim=0, dtype=torch.int32, out=key_starts[1:])
-        return FlashMetadata(
-            is_decode=False,
-            query_starts=batch.query_starts,
-            context_lengths=batch.context_lengths,
-            block_tables=batch.block_tables if batch.has_cached_context else None,
-            block_size=batch.block_size,
-            key_starts=key_starts,
-            longest_query=max(batch.query_lens),
-            longest_context=max(batch.context_lens),
-        )
+        tables = batch.block_tables if batch.has_cached_context else None
+        return FlashMetadata(batch, tables, key_starts, max(batch.query_lens), max(batch.context_lens))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerCache, metadata: FlashMetadata) -> Tensor:
-        if metadata.is_decode:
+        if metadata.key_starts is None:
             out: Tensor = flash_attn_with_kvcache(
                 query.unsqueeze(1),
                 *cache.blocks.unbind(0),
-                cache_seqlens=metadata.context_lengths,
+                cache_seqlens=metadata.batch.context_lengths,
                 block_table=metadata.block_tables,
                 causal=True,
             )
@@ -70,7 +59,7 @@ class FlashAttention(KeysThenValues):
             query,
             key,
             value,
-            metadata.query_starts,
+            metadata.batch.query_starts,
             metadata.key_starts,
             metadata.longest_query,
             metadata.longest_context,

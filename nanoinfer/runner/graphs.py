@@ -1,8 +1,8 @@
 """CUDA graphs of the decode step: all its kernels, launched by one call.
 
 A decode step launches about nine kernels a layer, each shorter than the host needs to launch it. A graph is captured
-once for each batch size; a batch in between runs in the next larger one, filled up with rows that look at nothing,
-write nowhere, and sample a token nobody reads. Graphs read their inputs at fixed addresses (`buffers.py`).
+once for each batch size; a batch in between runs in the next larger one, filled up with padding rows that read and
+write nothing and whose tokens are thrown away. Graphs read their inputs at fixed addresses (`buffers.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DecodeGraphs:
             self.graphs[size] = graph
 
     def size_for(self, rows: int) -> int | None:
-        """The smallest captured size that holds so many rows; None if none does."""
+        """The smallest captured size that holds this many rows; None if there is none."""
         place = bisect_left(self.sizes, rows)
         return self.sizes[place] if place < len(self.sizes) else None
 

@@ -105,7 +105,7 @@ def flat_batch(
 
 
 def from_device(row: Row, sampled_in: Mapping[int, int] | None) -> int:
-    """The code for "what this sequence's row of the step before has sampled"."""
+    """The code for the token that this sequence's row of the step before has sampled."""
     assert sampled_in is not None, "a pending token without a step in flight"
     return -1 - sampled_in[row.seq_id]
 

@@ -33,24 +33,13 @@ SHORT_STEP_TOKENS = 8
 
 
 class LoadedModel:
-    """One rank's model, ready to compute.
-
-    Args:
-        config: the engine's settings; "auto" values are resolved here.
-        model_dir: directory with `config.json` and, unless load_format is "dummy", the weights.
-        ranks: the devices that share the model, of which this is one.
+    """One rank's model, ready to compute. Arguments and errors are those of `ModelRunner`.
 
     Attributes:
-        model_config: the model's shape.
-        device, dtype: where and in what the model runs.
-        num_kvcache_blocks: blocks in the pool.
         caches: one for each layer, in the attention backend's layout.
         sampled: [max_num_seqs], on the device: the ids of the last step's rows, for the next step to go on from.
         last_logits: [rows, vocab_size] of the last step; None before the first.
         table_width: entries in a row of the block tables; 0 for as many as a step needs.
-
-    Raises:
-        ValueError: a setting this build or machine cannot serve, or a bad checkpoint; names it and the fix.
     """
 
     def __init__(self, config: EngineConfig, model_dir: Path, ranks: Ranks) -> None:
@@ -163,7 +152,7 @@ class LoadedModel:
         return self.sampled[: step.num_rows]
 
     def decode_on_buffer(self, size: int) -> Tensor:
-        """A decode step of `size` rows on whatever the decode buffer holds: what a CUDA graph is made of."""
+        """A decode step of `size` rows on the contents of the decode buffer: what a CUDA graph captures."""
         shapes = {name: (size, *shape[1:]) for name, (_, shape) in self.buffers["decode"].shapes.items()}
         tensors = self.buffers["decode"].views(shapes | {"query_starts": (size + 1,)})
         logits = self.forward(tensors, [1] * size, [0] * size, self.graph_logits[:size])

@@ -374,7 +374,7 @@ def test_when_a_sequence_gives_up_its_slot_is_a_rule_of_its_own(policy):
             return False
 
         def schedule(self):
-            held = [seq for seq in self.running if is_pending(seq) and self._is_full(seq)]
+            held = [seq for seq in self.running if is_pending(seq) and self._at_max_length(seq)]
             for seq in held:
                 self.running.remove(seq)
             nothing = StepPlan("decode", [], Stop(StopReason.QUEUE_EMPTY), Stop(StopReason.RUNNING_EMPTY))

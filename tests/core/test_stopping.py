@@ -3,7 +3,7 @@
 import pytest
 from kit.helpers import all_free, config, limits, make_core, params, prompt, run_all
 
-from nanoinfer import SamplingParams, simulate
+from nanoinfer import SamplingParams, Scheduler, Sequence, simulate
 
 EOS = 3
 
@@ -165,3 +165,13 @@ def test_sampling_params_are_normalised_copies():
     with pytest.raises(AttributeError):
         p.max_tokens = 3
     assert SamplingParams(**p.to_dict()) == p
+
+
+def test_a_finished_sequence_cannot_be_queued_again():
+    scheduler = Scheduler(config(4, 8))
+    seq = Sequence(0, prompt(4), params(1), 4)
+    scheduler.add(seq)
+    scheduler.postprocess(scheduler.schedule(), [8])
+    with pytest.raises(ValueError, match=r"sequence 0 has finished \(length\); make a new Sequence"):
+        scheduler.add(seq)
+    assert scheduler.is_finished()

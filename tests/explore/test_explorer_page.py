@@ -5,7 +5,8 @@ from kit.helpers import limits, params, prompt
 from kit.lab import crowded
 
 from nanoinfer import simulate
-from nanoinfer.explore.page import module
+from nanoinfer.explore.pack import Packer
+from nanoinfer.explore.page import live_module, module
 from nanoinfer.explore.shell import Exploration as explore
 
 pytestmark = pytest.mark.browser
@@ -503,15 +504,13 @@ def test_cleaning_up_leaves_nothing(two):
     assert two.locator(".ni").count() == 2
     before = two.evaluate("listeners")
     two.evaluate("stops.forEach(stop => stop())")
-    assert before == 8
+    assert before == 6
     assert two.evaluate("listeners") == 0
     assert two.locator(".ni").count() == 0
 
 
 def test_appended_steps_show_without_a_new_start(pressed, open_page):
     """A live run sends its steps in chunks; the reader keeps its place."""
-    from nanoinfer.explore.pack import Packer
-
     whole = explore(pressed)._payload
     packer, steps, events = Packer(pressed), pressed.steps, pressed.events
     payload, chunks = packer.header(), []
@@ -524,16 +523,24 @@ def test_appended_steps_show_without_a_new_start(pressed, open_page):
     page = open_page(mounted(pressed, pressed), ready=False)
     page.wait_for_selector("[data-mounted]")
     page.evaluate(
-        "async trace => { stops[1](); models[1].set('trace', trace); await mount(1, 'b'); }",
-        payload | {"chunks": chunks[:1]},
+        """async ([source, payload]) => {
+          const live = (await import(URL.createObjectURL(new Blob([source], {type: "text/javascript"})))).default;
+          const [model, el] = [models[1], document.getElementById("b")];
+          stops[1]();
+          for (const [key, value] of Object.entries({payload, status: {}, step_shown: 0})) model.set(key, value);
+          live.initialize({model});
+          stops[1] = await live.render({model, el});
+        }""",
+        [live_module(), payload | {"chunks": chunks[:1]}],
     )
     assert page.locator("#b").locator(SLIDER).get_attribute("max") == "6"
     for chunk in chunks[1:]:
-        page.evaluate("async chunk => Promise.all(models[1].send({type: 'chunk', chunk}))", chunk)
+        page.evaluate("chunk => void models[1].send({type: 'chunk', chunk})", chunk)
+    page.locator(f"#b input[type=range][max='{len(steps) - 1}']").wait_for()
     settle(page)
-    assert page.locator("#b").locator(SLIDER).get_attribute("max") == str(len(steps) - 1)
+    assert step_of(page, "#b") == 0
     for step in (0, 25, len(steps) - 1):
-        page.evaluate("step => models.forEach(model => model.set('step', step))", step)
+        page.evaluate("step => (models[0].set('step', step), models[1].set('step_shown', step))", step)
         settle(page)
         assert told(page, "#b") == told(page, "#a")
         for picture in (".ni-strip", ".ni-rows", ".ni-blocks"):

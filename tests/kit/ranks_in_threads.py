@@ -81,7 +81,7 @@ def serve_watched(directory: Path, ranks: ProcessRanks, **settings: Any) -> Seen
     """What a worker does, and what it sees while it does."""
     runner = ModelRunner(EngineConfig(**LIMITS | settings), directory, ranks)
     seen: Seen = []
-    while step := ranks.listen():
+    while step := ranks.receive():
         with runner.loaded.ready(step):
             seen.append((runner.loaded.compute(step).tolist(), runner.loaded.last_logits.clone()))
     return seen

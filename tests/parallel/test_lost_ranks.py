@@ -53,7 +53,7 @@ def test_a_killed_worker_ends_generate_and_names_itself(make_llm):
 
 def test_the_rank_that_failed_is_named_and_not_one_that_noticed_it_first():
     def ended(rank, code):
-        return SimpleNamespace(rank=rank, process=SimpleNamespace(returncode=code), last_words=lambda: f"code {code}")
+        return SimpleNamespace(rank=rank, process=SimpleNamespace(returncode=code), exit_report=lambda: f"code {code}")
 
     team = SimpleNamespace(size=4, ended=[ended(3, LOST), ended(1, 1), ended(2, -9)])
     assert "rank 1 of tensor_parallel_size=4 code 1" in str(launcher.Workers.failure(team))
@@ -73,7 +73,7 @@ def test_a_worker_killed_between_steps_is_noticed_by_the_next(make_llm):
 def test_a_worker_that_raises_sends_its_traceback(make_llm):
     """Here because it is told to compute what makes no sense."""
     llm = make_llm(**SMALL, tensor_parallel_size=2)
-    llm.runner.team.ranks.tell(HostStep([0], {"token_ids": np.zeros(1, np.int32)}, None, None))
+    llm.runner.team.ranks.broadcast(HostStep([0], {"token_ids": np.zeros(1, np.int32)}, None, None))
     began = time.monotonic()
     with pytest.raises(RuntimeError, match="exit code 1") as caught:
         llm.generate([prompt(5)], params(4), use_tqdm=False)

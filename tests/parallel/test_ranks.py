@@ -139,10 +139,10 @@ def test_steps_of_any_size_arrive_whole_and_in_order():
     def do(ranks):
         if ranks.rank == 0:
             for step in steps:
-                ranks.tell(step)
-            return ranks.tell(None), ranks.flush()
+                ranks.broadcast(step)
+            return ranks.broadcast(None), ranks.flush()
         got = []
-        while step := ranks.listen():
+        while step := ranks.receive():
             time.sleep(0.05)
             got.append(step)
         return got

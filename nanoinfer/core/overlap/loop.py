@@ -31,7 +31,7 @@ class OverlappedCore(EngineCore):
     scheduler: Overlapped
     runner: LaunchingRunner
 
-    _launched: InFlightBatch | None = None  # scheduled, and the scheduler does not count on it yet
+    _launched: InFlightBatch | None = None  # launched, not advanced
     _awaiting: InFlightBatch | None = None  # advanced, its tokens not known yet
     _must_wait = False  # a launch failed: nothing is scheduled before `_awaiting` is resolved
 
@@ -86,7 +86,7 @@ class OverlappedCore(EngineCore):
         try:
             self._resolve_awaiting()
             self._advance_launched()
-        except Exception:
+        except Exception:  # an interrupt loses nothing: the next call waits again
             with uninterrupted():
                 self._lose_all()
             raise

@@ -1,4 +1,4 @@
-"""What the overlapped loop needs of a scheduler besides: plans that are under way, and tokens not known yet.
+"""What the overlapped loop adds to a scheduler: plans that are under way, and tokens that are not known yet.
 
 `Overlapped` is mixed into any scheduler class that changes `schedule()` alone (see `overlapped`). It splits
 `postprocess` into two halves: `advance` when a plan is under way, and `resolve` when its tokens are known. Which
@@ -17,7 +17,17 @@ from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence, SequenceStatus
 from nanoinfer.reasons import FinishReason
 
-BUILT_ON = ("postprocess", "abort", "undo", "preempt", "_computed", "_finish_reason", "_is_full", "_finish", "_retire")
+BUILT_ON = (
+    "postprocess",
+    "abort",
+    "undo",
+    "preempt",
+    "_count_computed",
+    "_finish_reason",
+    "_at_max_length",
+    "_finish",
+    "_retire",
+)
 
 
 def is_pending(seq: Sequence) -> bool:
@@ -38,16 +48,16 @@ class Overlapped(Scheduler):
     def gives_up_slot(self, seq: Sequence) -> bool:
         """Whether `seq`, whose newest token is pending, leaves at once: as soon as its length alone says it ends here.
 
-        Its blocks are free then: the device runs plans in order, so who gets them writes later. A policy may
-        override this and keep the sequence until its last token is known.
+        Its blocks are free then: the device runs plans in order, so their next owner writes later. A policy may
+        override this to keep the sequence until its last token is known, and must then leave it out of `schedule()`.
         """
-        return self._is_full(seq)
+        return self._at_max_length(seq)
 
     def advance(self, plan: StepPlan) -> None:
         """Take in that `plan` is under way: each sequence that it completes gets a pending token."""
         for row in plan.rows:
             seq = row.seq
-            if not seq.is_finished and self._computed(seq):
+            if not seq.is_finished and self._count_computed(seq):
                 seq.append_token(PENDING)
                 if self.gives_up_slot(seq):
                     self._finish(seq, FinishReason.LENGTH)

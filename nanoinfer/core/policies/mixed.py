@@ -75,7 +75,7 @@ class MixedScheduler(Scheduler):
         if len(rows) == self.max_num_seqs:
             return self.batch_full(len(rows))
         if num_batched_tokens == self.max_num_batched_tokens:
-            return Stop(StopReason.TOKEN_BUDGET, {"batched": num_batched_tokens, "limit": num_batched_tokens})
+            return Stop(StopReason.TOKEN_BUDGET, {"batched": num_batched_tokens, "limit": self.max_num_batched_tokens})
         return None
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from nanoinfer.core.block_manager import BlockManager
 from nanoinfer.core.plan import StepPlan
 from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.course.grading.failures import explain_failure
@@ -23,6 +22,11 @@ from nanoinfer.trace.state import NO_HASH, Replay, SchedulerState, snapshot
 from nanoinfer.trace.trace import OnStep, Trace
 
 MAX_STEPS = 2000
+ORDERS = {
+    "waiting": "new sequences join at the end, victims at the front, and the head leaves first",
+    "running": "new sequences join at the end, and none changes its place",
+    "free_blocks": "blocks leave at the front and come back at the end, a table's last one first",
+}
 PROGRESS = "every step must get on with the work, and the last one ends it"
 
 
@@ -31,9 +35,7 @@ def run_student(
     sampling_params: Any = None,
     *,
     scheduler_cls: type[Any] = Scheduler,
-    block_manager_cls: type[Any] = BlockManager,
     max_steps: int = MAX_STEPS,
-    on_step: OnStep | None = None,
     **more: Any,
 ) -> Trace:
     """`simulate` with classes that may be a student's: recorded whether they call the recorder or not, and bounded.
@@ -42,18 +44,16 @@ def run_student(
         prompts: token ids of each request.
         sampling_params: as for `simulate`.
         scheduler_cls: in place of Scheduler.
-        block_manager_cls: in place of BlockManager.
         max_steps: the cap on steps.
-        on_step: called as on_step(trace, i) after each step.
-        **more: as for `simulate`.
+        **more: as for `simulate`, `block_manager_cls` and `on_step` among them.
 
     Raises:
         NotImplementedError: a method is not implemented yet; names it.
         AssertionError: the run gets stuck, or does not end within `max_steps`; or a sequence is lost, or stands where
             no move of a scheduler leads to. Names the step.
     """
-    run = {"prompts": prompts, "sampling_params": sampling_params, "block_manager_cls": block_manager_cls, **more}
-    return run_bounded(max_steps, on_step, scheduler_cls=watched(scheduler_cls), **run)
+    more |= {"prompts": prompts, "sampling_params": sampling_params, "scheduler_cls": watched(scheduler_cls)}
+    return run_bounded(max_steps, **more)
 
 
 def run_bounded(max_steps: int, on_step: OnStep | None = None, **run: Any) -> Trace:
@@ -124,7 +124,7 @@ def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
     result = call(*args)
     expect_none_lost(sequences, scheduler, when)
     after = snapshot(scheduler)
-    if _explains(recorder.events[mark:], before, after):
+    if _folded(before, recorder.events[mark:]) == after:
         return result
     del recorder.events[mark:]
     events = list(difference(before, after, queued(scheduler) | sequences, result))
@@ -134,7 +134,7 @@ def _recorded(scheduler: Any, call: Callable[..., Any], *args: Any) -> Any:
 
 
 def queued(scheduler: Any) -> dict[int, Any]:
-    """Everybody in a queue, by id."""
+    """The sequences in both queues, by id."""
     return {seq.seq_id: seq for seq in (*scheduler.waiting, *scheduler.running)}
 
 
@@ -148,28 +148,18 @@ def expect_none_lost(before: dict[int, Any], scheduler: Any, when: str) -> None:
 
 def _check(events: list[Event], before: SchedulerState, after: SchedulerState, when: str) -> None:
     """Refuse to record what did not happen: a queue or a free list in an order that no move of a scheduler leads to."""
-    try:
-        told = Replay(before, events).at(0).freeze()
-    except ValueError:
-        return  # reading the trace will say so
-    for name, live, rule in (
-        ("waiting", after.waiting, "newcomers join at the end, victims at the front, and the head leaves first"),
-        ("running", after.running, "newcomers join at the end, and none changes its place"),
-        (
-            "free_blocks",
-            after.free_blocks,
-            "blocks leave at the front and come back at the end, a table's last one first",
-        ),
-    ):
-        expected = getattr(told, name)
+    told = _folded(before, events)
+    for name, rule in ORDERS.items() if told else ():  # where it does not fold, reading the trace will say so
+        live, expected = getattr(after, name), getattr(told, name)
         assert live == expected, f"after {when} {name} is {live}, expected {expected}: {rule}"
 
 
-def _explains(events: list[Event], before: SchedulerState, after: SchedulerState) -> bool:
+def _folded(before: SchedulerState, events: list[Event]) -> SchedulerState | None:
+    """What `events` make of `before`; None if they contradict it."""
     try:
-        return Replay(before, [event._replace(step=0) for event in events]).at(0).freeze() == after
+        return Replay(before, [event._replace(step=0) for event in events]).at(0).freeze()
     except ValueError:
-        return False
+        return None
 
 
 # ---- events that lead from one state to another ---------------------------------------------

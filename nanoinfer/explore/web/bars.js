@@ -2,34 +2,22 @@
 
 import { joined } from "./columns.js";
 
-/** @import { Columns, Numbers, SequenceKind, Summary } from "./types.js" */
+/** @import { Bar, Columns, Numbers, SequenceKind, Summary } from "./types.js" */
 
-/** @type {("seq" | "kind" | "start" | "length" | "tokens" | "computed" | "chunk" | "chunks" | "spans")[]} */
-const BAR_PARTS = ["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"];
+const BAR_PARTS = /** @type {const} */ (["seq", "kind", "start", "length", "tokens", "computed", "chunk", "chunks", "spans"]);
 export const MOST_OVERLAP = 64; // a bar that covers a frame is among so many last ones that began before it
-
-/**
- * One sequence in one state during frames `start` to `end - 1`.
- * @typedef {{seq: number, kind: SequenceKind, start: number, end: number, tokens: number, computed: number,
- *   chunk: number, chunks: number, spans: number}} Bar
- */
 
 /** All bars, by sequence and then by time, in columns. */
 export class Bars {
-  /** @param {SequenceKind[]} kinds */
-  constructor(kinds) {
+  constructor(/** @type {SequenceKind[]} */ kinds) {
     this.kinds = kinds;
     const none = /** @type {Numbers} */ (new Int32Array(0));
     this.seq = this.kind = this.start = this.length = this.tokens = this.computed = this.chunk = this.chunks = this.spans = none;
-    /** @type {Map<number, [first: number, end: number]>} */
-    this.of = new Map(); // by sequence: where its bars are
+    this.of = /** @type {Map<number, [first: number, end: number]>} */ (new Map()); // by sequence: where its bars are
     this.version = 0; // changes with every append
   }
 
-  /**
-   * A chunk repeats every bar that was still open: drop ours that end at `frame` or later, take the new ones.
-   * @param {number} frame @param {Columns} columns
-   */
+  /** A chunk repeats every bar that was still open: drop ours that end at `frame` or later, take the new ones. @param {number} frame @param {Columns} columns */
   replaceFrom(frame, columns) {
     const keep = [...this.seq.keys()].filter((i) => this.start[i] + this.length[i] < frame);
     for (const part of BAR_PARTS) this[part] = joined(keep.map((i) => this[part][i]), columns[`bar_${part}`]);
@@ -97,16 +85,12 @@ export class Bars {
     return null;
   }
 
-  /** @param {number} i */
-  isComputed(i) {
+  isComputed(/** @type {number} */ i) {
     const kind = this.kinds[this.kind[i]];
     return kind === "prefill" || kind === "decode";
   }
 
-  /**
-   * Tokens of a sequence whose KV is in the cache after `frame`, given that it holds blocks then; null if unknown.
-   * @param {number} id @param {number} frame
-   */
+  /** Tokens of a sequence whose KV is in the cache after `frame`, given that it holds blocks then; null if unknown. @param {number} id @param {number} frame */
   written(id, frame) {
     const last = this.lastComputed(id, frame);
     if (last) return last.computed + (last.kind === "decode" ? Math.min(frame + 1, last.end) - last.start : last.tokens);

@@ -40,8 +40,7 @@ function blockFill(map, block) {
   return kind === "private" && view.state.byOwner ? OWNERS[Math.abs(pool.owner[block]) % OWNERS.length] : view.colors[kind];
 }
 
-/** @param {Context} context @param {BlockMap} map */
-function drawCells(context, map) {
+function drawCells(/** @type {Context} */ context, /** @type {BlockMap} */ map) {
   const { pool, grid, view } = map;
   const [tiny, large] = [grid.cell < CELL.gap, grid.cell >= CELL.digits];
   const boxes = Array.from(pool.kinds, (_, block) => cellBox(grid, block));
@@ -69,8 +68,7 @@ function fillAll(context, boxes, fills) {
   }
 }
 
-/** @param {Box[]} boxes */
-function pathOf(boxes) {
+function pathOf(/** @type {Box[]} */ boxes) {
   const path = new Path2D();
   for (const box of boxes) path.rect(...box);
   return path;

@@ -9,8 +9,7 @@ import { tokenRange } from "./timeline.js";
 
 /** The block map with its heading and the toggle "by owner". */
 export class BlockMap {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.canvas = make("canvas", { role: "img", class: "ni-blocks" });
     this.heading = make("h3");
@@ -19,8 +18,7 @@ export class BlockMap {
     this.legend = make("div", { class: "ni-legend" });
     this.holder = make("div", { class: "ni-canvas" }, this.canvas);
     this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, this.heading, this.byOwner), this.legend, this.holder);
-    /** @type {Pool} */
-    this.pool = poolAt(view.trace, view.fold, view.state);
+    this.pool = /** @type {Pool} */ (poolAt(view.trace, view.fold, view.state));
     this.grid = blockGrid(this.pool.kinds.length, 0);
     this.left = 0; // px of the numbers beside the rows
     this.legendKey = "";
@@ -29,8 +27,7 @@ export class BlockMap {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, fold } = this.view;
     this.pool = poolAt(trace, fold, state);
     const width = this.holder.clientWidth;
@@ -42,8 +39,7 @@ export class BlockMap {
     this._tell(state);
   }
 
-  /** @param {ViewState} state */
-  _tell(state) {
+  _tell(/** @type {ViewState} */ state) {
     const { counts, kinds } = this.pool;
     const used = counts.private + counts.shared;
     const words = `${grouped(used)} used, ${grouped(counts.shared)} shared, ${grouped(counts.cached)} free but cached, ${grouped(counts.empty)} empty of ${grouped(kinds.length)}`;
@@ -73,8 +69,7 @@ export class BlockMap {
     this.view.set({ selected: next ?? null });
   }
 
-  /** @param {number} x @param {number} y */
-  describe(x, y) {
+  describe(/** @type {number} */ x, /** @type {number} */ y) {
     const block = this.blockAt(x, y);
     if (block === null) return null;
     if (this.grid.perCell > 1) return this._describeTile(block);
@@ -87,8 +82,7 @@ export class BlockMap {
     return lines;
   }
 
-  /** @param {number} first */
-  _describeTile(first) {
+  _describeTile(/** @type {number} */ first) {
     const { kinds } = this.pool;
     const end = Math.min(first + this.grid.perCell, kinds.length);
     const counts = [0, 0, 0, 0];

@@ -7,8 +7,7 @@ import { watchTheme } from "./theme.js";
 
 /** What anywidget's model offers, over plain values. @param {{[key: string]: any}} values @returns {Model} */
 function plainModel(values) {
-  /** @type {{[name: string]: Set<() => void>}} */
-  const handlers = {};
+  const handlers = /** @type {{[name: string]: Set<() => void>}} */ ({});
   return {
     get: (key) => values[key],
     set: (key, value) => {
@@ -22,10 +21,7 @@ function plainModel(values) {
   };
 }
 
-/**
- * In a notebook: takes the poster's place and keeps the frame as tall as the page.
- * @param {HTMLElement} frame @param {HTMLElement} content @param {number | null} fixedHeight
- */
+/** In a notebook: takes the poster's place and keeps the frame as tall as the page. @param {HTMLElement} frame @param {HTMLElement} content @param {number | null} fixedHeight */
 function fitFrame(frame, content, fixedHeight) {
   frame.style.display = "block";
   const poster = frame.parentElement?.querySelector("[data-ni-poster]");

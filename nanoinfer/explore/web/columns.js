@@ -1,5 +1,4 @@
-// ---- columns.js: typed columns out of a chunk ---------------------------------------------------
-// Written by nanoinfer/explore/columns.py.
+// ---- columns.js: typed columns out of a chunk, as nanoinfer/explore/columns.py packed them --------
 
 /** @import { Chunk, Columns, Numbers } from "./types.js" */
 
@@ -11,8 +10,7 @@ export async function unpack(chunk) {
   const zipped = Uint8Array.from(atob(chunk.data), (character) => character.charCodeAt(0));
   const stream = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
-  /** @type {Columns} */
-  const columns = {};
+  const columns = /** @type {Columns} */ ({});
   for (const [name, type, offset, length] of chunk.layout) {
     columns[name] =
       type === "json"

@@ -7,22 +7,18 @@ import { Pair, SIDES } from "./comparepair.js";
 import { FirstDifference, LockSwitch, MetricsTable, Reader, sideBadge, SideHead, SideWhy } from "./compareparts.js";
 import { CSS } from "./constants.js";
 import { traceOf } from "./data.js";
-import { make } from "./dom.js";
+import { make, Tooltip } from "./dom.js";
 import { bucketNote, keysHelp, timelineHead, timelineLegend, watchSize } from "./explorer.js";
 import { Queues } from "./queues.js";
 import { SequencePanel } from "./sequence.js";
-import { StepTable } from "./steptable.js";
 import { Strip } from "./strip.js";
 import { keepTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
 import { listenToKey, listenToKeys, Transport } from "./transport.js";
-/** @import { Comparison, Locks, Model, SideView, Stop, Trace } from "./types.js" */
+import { StepTable } from "./words.js";
+/** @import { Comparison, Locks, Mount, SideView, Stop, Trace } from "./types.js" */
 
-/**
- * Every part of one side, top to bottom.
- * @param {Pair} pair @param {SideView} view @param {string} name @param {StepTable} table @param {Tooltip} tooltip
- */
+/** Every part of one side, top to bottom. @param {Pair} pair @param {SideView} view @param {string} name @param {StepTable} table @param {Tooltip} tooltip */
 function sideParts(pair, view, name, table, tooltip) {
   const rows = new Timeline(view, tooltip);
   const strip = new Strip(view, tooltip);
@@ -35,10 +31,7 @@ function sideParts(pair, view, name, table, tooltip) {
   return [new SideHead(pair, view, `${SIDES[view.side]}: ${name}`).element, ...parts];
 }
 
-/**
- * Lets one side say that it does not have the sequence which is selected on the other.
- * @param {SequencePanel} panel @param {number | null} selected
- */
+/** Lets one side say that it does not have the sequence which is selected on the other. @param {SequencePanel} panel @param {number | null} selected */
 function tellMissing(panel, selected) {
   if (selected === null && panel.head.contains(panel.input)) return; // the field may hold an unknown number just typed
   panel.missing = selected !== null && panel.view.trace.bars.of.has(selected) ? null : selected;
@@ -71,14 +64,9 @@ async function locksOf(traces, { clock, unit, ends }) {
   return { step, time: new TimeLock(traces, [columns.a, columns.b].map((starts) => Float64Array.from(starts)), ends, unit) };
 }
 
-/**
- * Draws a comparison into `el`; the model holds `comparison` and `theme`.
- * @param {{model: Model, el: HTMLElement}} context
- * @returns {Promise<Stop>} removes everything again
- */
+/** Draws a comparison into `el`; the model holds `comparison` and `theme`. @param {Mount} mount @returns {Promise<Stop>} */
 export async function renderComparison({ model, el }) {
-  /** @type {Comparison} */
-  const told = model.get("comparison");
+  const told = /** @type {Comparison} */ (model.get("comparison"));
   const traces = await Promise.all(told.sides.map(({ trace }) => traceOf(trace)));
   const root = make("section", { class: "ni ni-comparison", "aria-label": "Comparison of two traces of an inference engine" }, make("style", { text: CSS }));
   el.append(root);

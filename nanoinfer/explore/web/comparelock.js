@@ -2,10 +2,9 @@
 
 /** @import { Jump, Marks, Place, Trace } from "./types.js" */
 
-/** Both sides at the same step. A position is a frame of the longer side. */
+/** Both sides at the same step, with frames of equally many steps. A position is a frame of the longer side. */
 export class StepLock {
-  /** @param {Trace[]} traces whose frames are equally many steps */
-  constructor(traces) {
+  constructor(/** @type {Trace[]} */ traces) {
     this.traces = traces;
     this.longer = traces[1].frames > traces[0].frames ? traces[1] : traces[0];
     this.frames = this.longer.frames;
@@ -20,8 +19,7 @@ export class StepLock {
     return { frame: Math.min(position, last), status: position > last ? "ended" : "on" };
   }
 
-  /** @param {number} _side @param {number} frame */
-  positionOf(_side, frame) {
+  positionOf(/** @type {number} */ _side, /** @type {number} */ frame) {
     return frame;
   }
 
@@ -33,12 +31,7 @@ export class StepLock {
 
 /** Both sides at the same time. A position is a moment at which a step of either side starts. */
 export class TimeLock {
-  /**
-   * @param {Trace[]} traces
-   * @param {Float64Array[]} starts of every frame, by side
-   * @param {number[]} ends of the last steps
-   * @param {string} unit of the clock: "steps" or "seconds"
-   */
+  /** Clocks by side, in "steps" or "seconds". @param {Trace[]} traces @param {Float64Array[]} starts of every frame @param {number[]} ends @param {string} unit */
   constructor(traces, starts, ends, unit) {
     this.starts = starts;
     this.ends = ends;
@@ -58,8 +51,7 @@ export class TimeLock {
     return { frame, status: time >= this.ends[side] ? "ended" : "on" };
   }
 
-  /** @param {number} side @param {number} frame */
-  positionOf(side, frame) {
+  positionOf(/** @type {number} */ side, /** @type {number} */ frame) {
     return countUpTo(this.times, this.starts[side][frame]) - 1;
   }
 
@@ -68,8 +60,7 @@ export class TimeLock {
     return `${this.timeText(this.times[position])} / ${this.timeText(Math.max(...this.ends))}`;
   }
 
-  /** @param {number} time */
-  timeText(time) {
+  timeText(/** @type {number} */ time) {
     if (this.unit === "steps") return `${Number(time.toFixed(2))} steps`;
     return Math.max(...this.ends) < 1 ? `${(1000 * time).toFixed(1)} ms` : `${time.toFixed(3)} s`;
   }
@@ -88,8 +79,7 @@ function countUpTo(values, limit) {
 
 /** The marks of both sides, as sorted positions of a lock. @param {Trace[]} traces @param {(side: number, frame: number) => number} position */
 function marksOfBoth(traces, position) {
-  /** @type {Marks} */
-  const marks = { preemption: [], hit: [], refusal: [] };
+  const marks = /** @type {Marks} */ ({ preemption: [], hit: [], refusal: [] });
   for (const name of /** @type {Jump[]} */ (Object.keys(marks))) {
     const all = traces.flatMap((trace, side) => trace.marks[name].map((frame) => position(side, frame)));
     marks[name] = [...new Set(all)].sort((a, b) => a - b);

@@ -2,10 +2,9 @@
 
 import { clamp, grouped } from "./dom.js";
 import { Drawing, FIRST_SHOWN, View, zoomed } from "./view.js";
-/** @import { PairState, StepLock, TimeLock, Trace, ViewState } from "./types.js" */
+/** @import { Locks, PairState, Trace, ViewState } from "./types.js" */
 
 export const SIDES = ["a", "b"];
-/** @typedef {{step: StepLock, time: TimeLock | null}} Locks */
 
 /** The view of one side. Whatever its parts change goes through the pair, so that both sides follow. */
 export class SideView extends View {
@@ -16,8 +15,7 @@ export class SideView extends View {
     this.side = side;
   }
 
-  /** @param {Partial<ViewState>} change */
-  set(change) {
+  set(/** @type {Partial<ViewState>} */ change) {
     this.pair.changeAt(this.side, change);
   }
 
@@ -43,13 +41,11 @@ export class Pair extends Drawing {
     return this._lock(this.state.lock);
   }
 
-  /** @param {PairState["lock"]} name */
-  _lock(name) {
+  _lock(/** @type {PairState["lock"]} */ name) {
     return (name === "time" && this.locks.time) || this.locks.step;
   }
 
-  /** @param {Partial<PairState>} change */
-  set(change) {
+  set(/** @type {Partial<PairState>} */ change) {
     const next = { ...this.state, ...change };
     next.frame = clamp(Math.round(next.frame), 0, this._lock(next.lock).frames - 1);
     this.state = next;
@@ -74,8 +70,7 @@ export class Pair extends Drawing {
     this.set({ lock, frame: this._lock(lock).positionOf(side, state.frame) });
   }
 
-  /** @param {number} factor */
-  zoom(factor) {
+  zoom(/** @type {number} */ factor) {
     const [first, second] = this._order();
     first.show(zoomed(first, factor, first.state.frame + 0.5));
     second.show(this.state.lock === "step" ? this._windowFor(first) : zoomed(second, factor, second.state.frame + 0.5));
@@ -109,8 +104,7 @@ export class Pair extends Drawing {
     return this.state.lock === "step" ? { from: first.state.from, to: first.state.to } : {};
   }
 
-  /** @param {SideView} view @param {Partial<ViewState>} shared */
-  _show(view, shared) {
+  _show(/** @type {SideView} */ view, /** @type {Partial<ViewState>} */ shared) {
     const { selected } = this.state;
     const known = selected !== null && view.trace.bars.of.has(selected) ? selected : null;
     view.show({ ...shared, frame: this.places[view.side].frame, selected: known });

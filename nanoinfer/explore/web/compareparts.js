@@ -2,24 +2,21 @@
 
 import { SIDES } from "./comparepair.js";
 import { grouped, make, setDisabled, setText, textButton } from "./dom.js";
-import { Why } from "./why.js";
+import { Why } from "./words.js";
 /** @import { Difference, Figure, Pair, PairState, SideView } from "./types.js" */
 
-/** @type {PairState["lock"][]} */
-const LOCKS = ["step", "time"];
+const LOCKS = /** @type {PairState["lock"][]} */ (["step", "time"]);
 
 /** Which of step and time is equal on both sides. */
 export class LockSwitch {
-  /** @param {Pair} pair */
-  constructor(pair) {
+  constructor(/** @type {Pair} */ pair) {
     this.pair = pair;
     const buttons = LOCKS.map((lock) => this._button(lock));
     this.element = make("span", { class: "ni-switch", role: "group", "aria-label": "What is equal on both sides" }, ...buttons);
     pair.onDraw(({ lock }) => buttons.forEach((button, i) => button.setAttribute("aria-pressed", `${LOCKS[i] === lock}`)));
   }
 
-  /** @param {PairState["lock"]} lock */
-  _button(lock) {
+  _button(/** @type {PairState["lock"]} */ lock) {
     const known = this.pair.locks[lock] !== null;
     const title = known ? null : "The clocks of these traces count different things.";
     const button = textButton(`same ${lock}`, () => known && this.pair.lock(lock), { title });
@@ -30,8 +27,7 @@ export class LockSwitch {
 
 /** The sentence of what differs first, and a button that goes there. */
 export class FirstDifference {
-  /** @param {Pair} pair @param {Difference} difference */
-  constructor(pair, { frame, step, text }) {
+  constructor(/** @type {Pair} */ pair, /** @type {Difference} */ { frame, step, text }) {
     const label = step === null ? "No difference" : `First difference (step ${grouped(step)})`;
     this.go = () => frame !== null && pair.changeAt(pair.sides.findIndex((view) => frame < view.trace.frames), { frame });
     this.button = textButton(label, this.go, { class: "ni-button ni-primary", title: "D" });
@@ -51,8 +47,7 @@ export class SideHead {
     pair.onDraw((state) => this.draw(state));
   }
 
-  /** @param {PairState} state */
-  draw({ lock }) {
+  draw(/** @type {PairState} */ { lock }) {
     const { trace, state } = this.view;
     const { time } = this.pair.locks;
     const started = lock === "time" && time ? `, started at ${time.timeText(time.starts[this.view.side][state.frame])}` : "";
@@ -61,13 +56,11 @@ export class SideHead {
   }
 }
 
-/** @param {SideView} view */
-export const sideBadge = (view) => make("span", { class: "ni-side", text: SIDES[view.side] });
+export const sideBadge = (/** @type {SideView} */ view) => make("span", { class: "ni-side", text: SIDES[view.side] });
 
 /** One side's explanation, or that it has none. */
 export class SideWhy {
-  /** @param {Pair} pair @param {SideView} view */
-  constructor(pair, view) {
+  constructor(/** @type {Pair} */ pair, /** @type {SideView} */ view) {
     this.pair = pair;
     this.view = view;
     this.why = new Why(view, false);
@@ -86,8 +79,7 @@ export class SideWhy {
 
 /** Reads both explanations out, one after the other. */
 export class Reader {
-  /** @param {Pair} pair */
-  constructor(pair) {
+  constructor(/** @type {Pair} */ pair) {
     this.element = make("div", { class: "ni-hidden", role: "status" });
     pair.onDraw(({ playing }) => {
       this.element.setAttribute("aria-live", playing ? "off" : "polite");
@@ -99,8 +91,7 @@ export class Reader {
 
 /** The figures of both runs: the chosen ones, or all of them. */
 export class MetricsTable {
-  /** @param {Figure[]} figures @param {string[]} names */
-  constructor(figures, names) {
+  constructor(/** @type {Figure[]} */ figures, /** @type {string[]} */ names) {
     this.figures = figures;
     this.all = false;
     this.button = textButton("", () => this._show(!this.all));
@@ -111,8 +102,7 @@ export class MetricsTable {
     this._show(false);
   }
 
-  /** @param {boolean} all */
-  _show(all) {
+  _show(/** @type {boolean} */ all) {
     this.all = all;
     this.button.textContent = all ? "Fewer" : `All ${this.figures.length}`;
     this.button.setAttribute("aria-expanded", `${all}`);
@@ -120,8 +110,7 @@ export class MetricsTable {
   }
 }
 
-/** @param {Figure} figure */
-function metricsRow({ name, unit, a, b, ratio }) {
+function metricsRow(/** @type {Figure} */ { name, unit, a, b, ratio }) {
   const figures = [a, b, ratio].map((text) => make("td", { class: "ni-figure", text }));
   return make("tr", {}, make("th", { scope: "row", text: name }), make("td", { class: "ni-muted", text: unit }), ...figures);
 }

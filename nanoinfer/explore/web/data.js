@@ -23,28 +23,21 @@ const RAGGED = {
 export class Trace {
   label = "Engine step";
 
-  /** @param {Meta} meta */
-  constructor(meta) {
+  constructor(/** @type {Meta} */ meta) {
     this.meta = meta;
     this.frames = 0;
     this.steps = 0;
     this.size = meta.steps_per_frame;
-    /** @type {{[name: string]: Numbers}} */
-    this.column = {}; // every numeric column
-    /** @type {{[name: string]: Numbers}} */
-    this.end = {}; // ragged columns: end of each frame's entries
-    /** @type {{[name: string]: string[]}} */
-    this.words = {};
+    this.column = /** @type {{[name: string]: Numbers}} */ ({}); // every numeric column
+    this.end = /** @type {{[name: string]: Numbers}} */ ({}); // ragged columns: end of each frame's entries
+    this.words = /** @type {{[name: string]: string[]}} */ ({});
     for (const name of [...NAMED, ...TEXTS]) this.words[name] = [];
-    /** @type {Marks} */
-    this.marks = { preemption: [], hit: [], refusal: [] };
-    /** @type {Map<number, Sequence>} */
-    this.sequences = new Map();
+    this.marks = /** @type {Marks} */ ({ preemption: [], hit: [], refusal: [] });
+    this.sequences = /** @type {Map<number, Sequence>} */ (new Map());
     this.bars = new Bars(meta.bar_kinds);
   }
 
-  /** @param {Chunk} chunk @param {Columns} columns unpacked from it */
-  append(chunk, columns) {
+  append(/** @type {Chunk} */ chunk, /** @type {Columns} */ columns) {
     this.frames = chunk.end;
     this.steps = chunk.steps;
     for (const name of PER_FRAME) this._join(name, columns);
@@ -57,8 +50,7 @@ export class Trace {
     this._describe(columns);
   }
 
-  /** @param {string} name @param {Columns} columns */
-  _join(name, columns) {
+  _join(/** @type {string} */ name, /** @type {Columns} */ columns) {
     this.column[name] = joined(this.column[name] ?? [], columns[name]);
   }
 
@@ -72,11 +64,8 @@ export class Trace {
     this.end[name] = joined(this.end[name] ?? [], ends);
   }
 
-  /** @param {Columns} columns */
-  _describe(columns) {
-    for (const told of columns.sequences) {
-      this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
-    }
+  _describe(/** @type {Columns} */ columns) {
+    for (const told of columns.sequences) this.sequences.set(told.id, { ...this.sequence(told.id), ...told });
     eachSlice(columns, "prompt", (id, ids) => (this.sequence(id).promptIds = ids));
     eachSlice(columns, "sample", (id, ids, i) => {
       const sequence = this.sequence(id);
@@ -86,11 +75,10 @@ export class Trace {
     });
   }
 
-  /** @param {number} id @returns {Sequence} */
-  sequence(id) {
+  sequence(/** @type {number} */ id) {
     const known = this.sequences.get(id);
     if (known) return known;
-    const sequence = { id, prompt_tokens: 0, promptIds: [], sampleIds: new Int32Array(0), sampleFirst: 0, samples: 0 };
+    const sequence = /** @type {Sequence} */ ({ id, prompt_tokens: 0, promptIds: [], sampleIds: new Int32Array(0), sampleFirst: 0, samples: 0 });
     this.sequences.set(id, sequence);
     return sequence;
   }
@@ -110,18 +98,15 @@ export class Trace {
     return this.words.sentences[frame].split("\n")[this.column.headline[frame]];
   }
 
-  /** @param {number} frame */
-  firstStep(frame) {
+  firstStep(/** @type {number} */ frame) {
     return frame * this.size;
   }
 
-  /** @param {number} frame */
-  lastStep(frame) {
+  lastStep(/** @type {number} */ frame) {
     return Math.min((frame + 1) * this.size, this.steps) - 1;
   }
 
-  /** @param {number} step */
-  frameOf(step) {
+  frameOf(/** @type {number} */ step) {
     return clamp(Math.floor(step / this.size), 0, Math.max(0, this.frames - 1));
   }
 
@@ -135,8 +120,7 @@ export class Trace {
     return `${this.nameOf(frame)} / ${grouped(this.steps - 1)}`;
   }
 
-  /** @param {number} from @param {number} to */
-  nameOfRange(from, to) {
+  nameOfRange(/** @type {number} */ from, /** @type {number} */ to) {
     const [first, last] = [this.firstStep(from), this.lastStep(to)];
     return first === last ? `step ${grouped(first)}` : `steps ${grouped(first)}\u2013${grouped(last)}`;
   }
@@ -149,10 +133,7 @@ export async function traceOf(payload) {
   return trace;
 }
 
-/**
- * Calls `use(seq_id, ids, i)` for the token ids of each sequence in a chunk.
- * @param {Columns} columns @param {string} name @param {(id: number, ids: Numbers, i: number) => void} use
- */
+/** Visits each sequence's token ids in a chunk. @param {Columns} columns @param {string} name @param {(id: number, ids: Numbers, i: number) => void} use */
 function eachSlice(columns, name, use) {
   let start = 0;
   for (const [i, id] of columns[`${name}_seq`].entries()) {

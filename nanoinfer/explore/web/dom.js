@@ -1,15 +1,10 @@
-// ---- dom.js: elements, icons and canvases -----------------------------------------------------
+// ---- dom.js: elements, icons, canvases and the tooltip ---------------------------------------
 // Text only ever enters the page through `textContent` and attributes, never as markup.
 
-/** @import { Context } from "./types.js" */
+/** @import { Attributes, Children, Context, TextStyle } from "./types.js" */
 /** @typedef {keyof typeof ICON_PATHS} Icon */
 
-/**
- * An element with attributes, listeners (`onclick: f`) and children. A child that is a string becomes text.
- * @template {keyof HTMLElementTagNameMap} K @param {K} tag
- * @param {{[name: string]: any}} attributes `text` sets the text, `false` and `null` leave an attribute out
- * @param {(Node | string | null)[]} children
- */
+/** A string among the children becomes text. @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,10 +16,8 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/**
- * Like `make`, for what takes the keyboard focus: JupyterLab would otherwise swallow arrows and space.
- * @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {{[name: string]: any}} attributes @param {(Node | string | null)[]} children
- */
+// What takes the keyboard focus: JupyterLab would otherwise swallow arrows and space.
+/** @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {Attributes} attributes @param {Children} children */
 export function makeControl(tag, attributes, ...children) {
   return make(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
 }
@@ -48,8 +41,7 @@ const ICON_PATHS = {
   whole: "M2 4h1.6v8H2z M12.4 4H14v8h-1.6z M7 5L4 8l3 3V8.8h2V11l3-3-3-3v2.2H7z",
 };
 
-/** @param {Icon} name */
-export function icon(name) {
+export function icon(/** @type {Icon} */ name) {
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const path = document.createElementNS(namespace, "path");
@@ -67,7 +59,7 @@ export function iconButton(name, label, onclick) {
   return makeControl("button", { type: "button", class: "ni-icon", "aria-label": label, title: label, onclick }, icon(name));
 }
 
-/** A button that shows a text. @param {string} text @param {() => void} onclick @param {{[name: string]: any}} attributes */
+/** A button that shows a text. @param {string} text @param {() => void} onclick @param {Attributes} attributes */
 export function textButton(text, onclick, attributes = {}) {
   return makeControl("button", { type: "button", class: "ni-button", text, onclick, ...attributes });
 }
@@ -77,21 +69,14 @@ export function setDisabled(button, disabled) {
   button.setAttribute("aria-disabled", `${disabled}`);
 }
 
-/**
- * Sets an element's text where it differs, so that screen readers hear only what changed.
- * @param {HTMLElement} element @param {string} text
- * @returns {boolean} whether it differed
- */
+/** Sets a text that differs, so that screen readers hear only what changed; says whether it did. @param {HTMLElement} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent === text) return false;
   element.textContent = text;
   return true;
 }
 
-/**
- * Gives a canvas `width` x `height` CSS pixels at the screen's resolution, and an empty context in CSS pixels.
- * @param {HTMLCanvasElement} canvas @param {number} width @param {number} height
- */
+/** Sizes a canvas for the screen's resolution; its empty context is in CSS pixels. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
@@ -103,25 +88,19 @@ export function sized(canvas, width, height) {
   return context;
 }
 
-/** @param {HTMLCanvasElement} canvas */
-export const contextOf = (canvas) => /** @type {Context} */ (canvas.getContext("2d"));
+export const contextOf = (/** @type {HTMLCanvasElement} */ canvas) => /** @type {Context} */ (canvas.getContext("2d"));
 
 /** A canvas drawn in two layers: a slow one, drawn again only when `key` changes, and what moves on top of it. */
 export class LayeredCanvas {
-  /** @param {{[name: string]: string}} attributes */
-  constructor(attributes) {
+  constructor(/** @type {{[name: string]: string}} */ attributes) {
     this.canvas = make("canvas", { role: "img", ...attributes });
     this.still = document.createElement("canvas");
     this.key = "";
     this.context = contextOf(this.canvas);
   }
 
-  /**
-   * @param {number} width @param {number} height
-   * @param {(string | number)[]} key everything that the slow layer depends on
-   * @param {(context: Context) => void} drawStill
-   * @returns {Context} on top of the slow layer
-   */
+  // `key` is everything that the slow layer depends on; the context is on top of that layer.
+  /** @param {number} width @param {number} height @param {(string | number)[]} key @param {(context: Context) => void} drawStill */
   draw(width, height, key, drawStill) {
     const all = [width, height, window.devicePixelRatio, ...key].join("|");
     if (all !== this.key) {
@@ -141,10 +120,7 @@ export class LayeredCanvas {
 
 const CANVAS_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
-/**
- * Writes one line of text into a canvas.
- * @param {Context} context @param {string} text @param {number} x @param {number} y @param {{color: string, size?: number, align?: CanvasTextAlign, weight?: string}} style
- */
+/** Writes one line of text into a canvas. @param {Context} context @param {string} text @param {number} x @param {number} y @param {TextStyle} style */
 export function write(context, text, x, y, { color, size = 11, align = "left", weight = "" }) {
   context.fillStyle = color;
   context.font = `${weight} ${size}px ${CANVAS_FONT}`;
@@ -159,10 +135,39 @@ export function pointIn(element, event) {
   return [event.clientX - box.left, event.clientY - box.top];
 }
 
-/**
- * How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ...
- * @param {number} spacing @param {number} least
- */
+/** One floating note inside `root`. */
+export class Tooltip {
+  constructor(/** @type {HTMLElement} */ root) {
+    this.root = root;
+    this.element = make("div", { class: "ni-tooltip", "aria-hidden": "true", hidden: true });
+    root.append(this.element);
+  }
+
+  /** @param {MouseEvent} event @param {string[] | null} lines nothing to say hides it */
+  show(event, lines) {
+    this.element.hidden = !lines?.length;
+    if (!lines?.length) return;
+    this.element.replaceChildren(...lines.map((text) => make("div", { text })));
+    const box = this.root.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const left = clamp(x + 14, 4, Math.max(4, this.root.clientWidth - width - 4));
+    const below = y + 18 + height < this.root.clientHeight;
+    this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(below ? y + 18 : y - height - 10)}px)`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+
+  /** Describes what the pointer is over. @param {HTMLElement} element @param {(x: number, y: number, event: MouseEvent) => string[] | null} describe */
+  follow(element, describe) {
+    element.addEventListener("pointermove", (event) => this.show(event, describe(...pointIn(element, event), event)));
+    element.addEventListener("pointerleave", () => this.hide());
+  }
+}
+
+/** How many items one label must stand for, so that labels are `least` apart: 1, 2, 5, 10, 20, 50, ... @param {number} spacing @param {number} least */
 export function every(spacing, least) {
   if (!(spacing > 0)) return Infinity;
   for (let scale = 1; ; scale *= 10) {
@@ -170,9 +175,7 @@ export function every(spacing, least) {
   }
 }
 
-/** @param {number} number @param {string} noun */
-export const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
-/** @param {number} number */
-export const grouped = (number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
+export const counted = (/** @type {number} */ number, /** @type {string} */ noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const grouped = (/** @type {number} */ number) => (number < 10000 ? `${number}` : number.toLocaleString("en-US"));
 /** @param {number} value @param {number} low @param {number} high */
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

@@ -1,23 +1,19 @@
 // ---- explorer.js: all parts on one page; the entry point -------------------------------------------------------------------
 
 import { BlockMap } from "./blocks.js";
-import { unpack } from "./columns.js";
 import { CSS, SEQUENCE_LEGEND, WASTED_LEGEND } from "./constants.js";
 import { traceOf } from "./data.js";
-import { checkbox, grouped, iconButton, make, makeControl } from "./dom.js";
+import { checkbox, grouped, iconButton, make, makeControl, Tooltip } from "./dom.js";
 import { Queues } from "./queues.js";
 import { ORDERS } from "./rows.js";
 import { SequencePanel } from "./sequence.js";
-import { StepTable } from "./steptable.js";
 import { Strip } from "./strip.js";
 import { keepTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
-import { Tour } from "./tour.js";
 import { listenToKeys, Transport } from "./transport.js";
-import { isZoomed, View } from "./view.js";
-import { Why } from "./why.js";
-/** @import { Chunk, Model, Movable, Order, Stop, Trace } from "./types.js" */
+import { View } from "./view.js";
+import { StepTable, Tour, Why } from "./words.js";
+/** @import { Model, Mount, Movable, Order, Stop, Trace } from "./types.js" */
 
 /** Heading, legend and controls over the timeline. @param {Movable} view @param {HTMLElement} heading */
 export function timelineHead(view, heading) {
@@ -36,8 +32,7 @@ export function timelineHead(view, heading) {
   return make("div", { class: "ni-head" }, heading, make("span", { class: "ni-controls" }, sort, active, buttons));
 }
 
-/** @param {boolean} overlap whether a step may be launched before it is known who has ended */
-export function timelineLegend(overlap) {
+export function timelineLegend(/** @type {boolean} */ overlap) {
   const entries = overlap ? [...SEQUENCE_LEGEND, WASTED_LEGEND] : SEQUENCE_LEGEND;
   return make("div", { class: "ni-legend" }, ...entries.map(([kind, text]) => make("span", {}, make("i", { class: `ni-bar ni-bar-${kind}` }), text)));
 }
@@ -48,14 +43,13 @@ const KEYS_HELP = [
   ["+ \u2212 0", "zoom"], ["Esc", "clear selection"], ["\u2191 \u2193", "select a row, with the timeline focused"], ["Ctrl + wheel", "zoom; without Ctrl after a click"],
 ];
 
-/** @param {[keys: string, use: string][]} more */
-export function keysHelp(...more) {
+export function keysHelp(/** @type {[keys: string, use: string][]} */ ...more) {
   const list = [...KEYS_HELP, ...more].map(([keys, use]) => make("div", {}, make("dt", {}, make("kbd", { text: keys })), make("dd", { text: use })));
   return make("details", { class: "ni-keys" }, makeControl("summary", { text: "Keys" }), make("dl", {}, ...list));
 }
 
 /** Puts all parts into `root`. @param {HTMLElement} root @param {View} view */
-export function assemble(root, view) {
+function assemble(root, view) {
   const tooltip = new Tooltip(root);
   const { trace } = view;
   const transport = new Transport(view);
@@ -87,15 +81,14 @@ export function openingState(model, trace) {
   return { frame: trace.frameOf(step), selected: selected < 0 ? null : selected };
 }
 
-/** Follows the model: step, selection, and chunks that a live run appends. @param {Model} model @param {View} view */
-export function followModel(model, view) {
+/** Follows the model: step and selection. @param {Model} model @param {View} view */
+function followModel(model, view) {
   return listenToModel(model, {
     "change:step": () => {
       const frame = view.trace.frameOf(model.get("step"));
       if (frame !== view.state.frame) view.set({ frame });
     },
     "change:selected": () => view.set({ selected: model.get("selected") < 0 ? null : model.get("selected") }),
-    "msg:custom": async (message) => message?.type === "chunk" && appendChunk(view, message.chunk),
   });
 }
 
@@ -105,19 +98,8 @@ export function listenToModel(model, handlers) {
   return () => Object.entries(handlers).forEach(([name, handler]) => model.off(name, handler));
 }
 
-/** Takes in frames that came since; a window over the whole run keeps showing the whole run. @param {View} view @param {Chunk} chunk */
-async function appendChunk(view, chunk) {
-  const whole = !isZoomed(view);
-  view.trace.append(chunk, await unpack(chunk));
-  view.set(whole ? { from: 0, to: Math.max(1, view.trace.frames) } : {});
-}
-
-/**
- * Draws an explorer into `el`.
- * @param {{model: Model, el: HTMLElement}} context
- *   the model holds `trace` (the payload), `step`, `selected` (-1: none) and `theme` ("auto", "light" or "dark")
- * @returns {Promise<Stop>} removes everything again
- */
+// The model holds `trace` (the payload), `step`, `selected` (-1: none) and `theme` ("auto", "light" or "dark").
+/** Draws an explorer into `el`, and returns what removes it again. @param {Mount} mount @returns {Promise<Stop>} */
 export async function render({ model, el }) {
   const trace = await traceOf(model.get("trace"));
   const root = make("section", { class: "ni", "aria-label": "Explorer of an inference engine's trace" }, make("style", { text: CSS }));
@@ -141,11 +123,8 @@ export function present(root, view, model) {
   return [followModel(model, view), watchSize(root, view), () => player.stop(), () => view.stop()];
 }
 
-/**
- * Repaints when the explorer's width or the screen's resolution changes. Its height changes nothing: a frame in a
- * notebook is as tall as its content, so with every longer sentence its window is resized.
- * @param {HTMLElement} root @param {{repaint: () => void}} view @returns {Stop}
- */
+// The height changes nothing: a frame in a notebook is as tall as its content, which every longer sentence resizes.
+/** Repaints when the explorer's width or the screen's resolution changes. @param {HTMLElement} root @param {{repaint: () => void}} view @returns {Stop} */
 export function watchSize(root, view) {
   let [width, ratio] = [root.clientWidth, window.devicePixelRatio];
   const observer = new ResizeObserver(() => {

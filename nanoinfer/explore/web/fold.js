@@ -1,6 +1,5 @@
 // ---- fold.js: the scheduler's state after any frame --------------------------------------------
-// The payload holds differences. A copy of the state is kept every so many frames, so that going
-// back applies at most that many.
+// The payload holds differences. A copy of the state every so many frames keeps going back short.
 
 /** @import { Trace } from "./types.js" */
 
@@ -37,8 +36,7 @@ export class EngineState {
 
 /** Folds a trace to any frame. */
 export class Fold {
-  /** @param {Trace} trace */
-  constructor(trace) {
+  constructor(/** @type {Trace} */ trace) {
     this.trace = trace;
     const { initial, num_blocks: blocks } = trace.meta;
     const findable = new Uint8Array(blocks);
@@ -46,8 +44,7 @@ export class Fold {
     this.initial = new EngineState(initial.waiting, initial.running, new Map(initial.tables), findable);
     this.state = this.initial.copy();
     this.frame = -1;
-    /** @type {Map<number, EngineState>} */
-    this.keys = new Map();
+    this.keys = /** @type {Map<number, EngineState>} */ (new Map());
     this.keyEvery = Math.max(KEY_EVERY, Math.ceil((trace.frames * 2 * blocks) / MOST_KEYED_ITEMS));
     this.tableStart = [0]; // where each table edit's blocks begin in table_block
   }
@@ -104,8 +101,7 @@ export class Fold {
     }
   }
 
-  /** @param {number} edit */
-  _tableStart(edit) {
+  _tableStart(/** @type {number} */ edit) {
     const starts = this.tableStart;
     while (starts.length <= edit) {
       const i = starts.length;

@@ -11,7 +11,7 @@ import { LiveBar } from "./livebar.js";
 import { LiveList, LiveSelected } from "./livelist.js";
 import { keepTheme } from "./theme.js";
 import { isZoomed, View } from "./view.js";
-/** @import { Chunk, Columns, Model, Payload, Status, Stop, ThemeName } from "./types.js" */
+/** @import { Chunk, Columns, Model, Mount, Payload, Status, Stop, ThemeName } from "./types.js" */
 
 const ROOM = 24; // steps that a short run's pictures have room for
 
@@ -35,8 +35,8 @@ function replayModel(model, trace) {
       if (!waits) model.set(nameOf(key), value);
     },
     save_changes: () => model.save_changes(),
-    on: (name, handler) => name === "msg:custom" || model.on(nameOf(name), handler),
-    off: (name, handler) => name === "msg:custom" || model.off(nameOf(name), handler),
+    on: (name, handler) => model.on(nameOf(name), handler),
+    off: (name, handler) => model.off(nameOf(name), handler),
   };
 }
 
@@ -62,10 +62,7 @@ class LiveReplay {
     this.view.set({ frame: this.trace.frames - 1 });
   }
 
-  /**
-   * Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one.
-   * @param {Chunk} chunk @param {Columns} columns
-   */
+  /** Takes in new steps. A reader at the newest step goes along, a window over the whole run stays one. @param {Chunk} chunk @param {Columns} columns */
   append(chunk, columns) {
     const { view, trace } = this;
     const follow = this.follows;
@@ -87,13 +84,10 @@ class LiveReplay {
 
 /** One view of a live explorer. */
 class LiveExplorer {
-  /** @param {Model} model @param {HTMLElement} el */
-  constructor(model, el) {
+  constructor(/** @type {Model} */ model, /** @type {HTMLElement} */ el) {
     this.model = model;
-    /** @type {ThemeName} */
-    this.theme = "light";
-    /** @type {LiveReplay | null} */
-    this.replay = null;
+    this.theme = /** @type {ThemeName} */ ("light");
+    this.replay = /** @type {LiveReplay | null} */ (null);
     this.trace = new Trace(model.get("payload").meta);
     this.work = Promise.resolve(); // chunks unpack one after the other
     this.bar = new LiveBar((message) => model.send?.(message));
@@ -106,8 +100,7 @@ class LiveExplorer {
     el.append(this.root);
   }
 
-  /** @param {ThemeName} theme */
-  retheme(theme) {
+  retheme(/** @type {ThemeName} */ theme) {
     this.theme = theme;
     this.replay?.view.set({ theme });
   }
@@ -120,8 +113,7 @@ class LiveExplorer {
 
   /** Draws what stands in the status; `cursor` is the step that the replay shows. */
   draw() {
-    /** @type {Status} */
-    const status = this.model.get("status");
+    const status = /** @type {Status} */ (this.model.get("status"));
     if (!status?.sequences) return;
     this.bar.draw(status);
     this.list.draw(status);
@@ -146,8 +138,7 @@ class LiveExplorer {
     if (follow) replay?.toNewest();
   }
 
-  /** @param {Chunk} chunk */
-  async append(chunk) {
+  async append(/** @type {Chunk} */ chunk) {
     if (chunk.start !== this.trace.frames) return; // known already
     const columns = await unpack(chunk);
     if (this.replay) this.replay.append(chunk, columns);
@@ -168,7 +159,7 @@ class LiveExplorer {
   }
 }
 
-/** Shows a model in `el`. @param {{model: Model, el: HTMLElement}} context @returns {Promise<Stop>} removes everything again */
+/** Shows a model in `el`. @param {Mount} mount @returns {Promise<Stop>} removes everything again */
 async function renderLive({ model, el }) {
   const explorer = new LiveExplorer(model, el);
   const { root } = explorer;

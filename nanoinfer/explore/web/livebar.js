@@ -9,14 +9,11 @@ const NUMBER = { type: "number", step: 1 };
 
 /** Buttons that step and run the engine, and the form that adds a request. What they do is Python's to decide. */
 export class LiveBar {
-  /** @param {(message: object) => void} send to the kernel */
-  constructor(send) {
-    this.send = send;
-    /** @type {number | null} */
-    this.selected = null;
+  constructor(/** @type {(message: object) => void} */ send) {
+    this.send = send; // to the kernel
+    this.selected = /** @type {number | null} */ (null);
     this.newest = -1;
-    /** @type {number | undefined} */
-    this.count = undefined; // of accepted requests
+    this.count = /** @type {number | undefined} */ (undefined); // of accepted requests
     this.note = make("p", { class: "ni-live-note", role: "status", "aria-live": "polite" });
     this.state = make("span", { class: "ni-live-state" });
     this.step = this._button("Step", () => ({ type: "step" }), "Run one step of the engine");
@@ -69,8 +66,7 @@ export class LiveBar {
     return { type: "add", prompt: this.prompt.value, max_tokens: numberIn(this.tokens), temperature: numberIn(this.temperature) };
   }
 
-  /** @param {Status} status */
-  draw(status) {
+  draw(/** @type {Status} */ status) {
     const state = stateOf(status);
     this.newest = status.newest;
     for (const button of [this.step, this.run, this.until]) setDisabled(button, state === "closed" || state === "running");
@@ -84,8 +80,7 @@ export class LiveBar {
     this._clearAccepted(status.accepted);
   }
 
-  /** @param {Status} status */
-  _drawAbort({ attached, selected }) {
+  _drawAbort(/** @type {Status} */ { attached, selected }) {
     this.selected = selected?.id ?? null;
     setDisabled(this.abort, !attached || !selected?.alive);
     setText(this.abort, selected ? `Abort sequence ${selected.id}` : "Abort");
@@ -104,8 +99,7 @@ const STATES = { closed: "not connected", running: "running", idle: "nothing to 
 /** @param {Status} status @returns {keyof typeof STATES} */
 const stateOf = ({ attached, running, idle }) => (!attached ? "closed" : running ? "running" : idle ? "idle" : "paused");
 
-/** @param {HTMLButtonElement} button @param {HTMLInputElement[]} inputs */
-function pressOnEnter(button, ...inputs) {
+function pressOnEnter(/** @type {HTMLButtonElement} */ button, /** @type {HTMLInputElement[]} */ ...inputs) {
   for (const input of inputs) input.addEventListener("keydown", (event) => event.key === "Enter" && !event.isComposing && button.click());
 }
 

@@ -5,11 +5,9 @@ import { counted, grouped, make, makeControl, setText } from "./dom.js";
 
 /** A row for every sequence: number, state in shape and words, text so far. */
 export class LiveList {
-  /** @param {(id: number) => void} choose */
-  constructor(choose) {
+  constructor(/** @type {(id: number) => void} */ choose) {
     this.choose = choose;
-    /** @type {Map<number, LiveRow>} */
-    this.rows = new Map(); // by sequence
+    this.rows = /** @type {Map<number, LiveRow>} */ (new Map()); // by sequence
     this.heading = make("h3");
     this.list = make("div", { class: "ni-live-list", role: "group", "aria-label": "Sequences" });
     this.list.addEventListener("keydown", (event) => this._move(event));
@@ -17,8 +15,7 @@ export class LiveList {
     this.element = make("div", {}, make("div", { class: "ni-head" }, this.heading), this.empty, this.list);
   }
 
-  /** @param {Status} status */
-  draw({ sequences, hidden, selected }) {
+  draw(/** @type {Status} */ { sequences, hidden, selected }) {
     const alive = sequences.filter((sequence) => sequence.alive).length;
     const more = hidden ? `, ${grouped(hidden)} older ones not listed` : "";
     setText(this.heading, `In the engine now: ${alive} of ${counted(sequences.length + hidden, "sequence")}${more}`);
@@ -27,8 +24,7 @@ export class LiveList {
     for (const sequence of sequences) this._row(sequence.id).draw(sequence, sequence.id === selected?.id);
   }
 
-  /** @param {Set<number>} ids */
-  _keep(ids) {
+  _keep(/** @type {Set<number>} */ ids) {
     for (const [id, row] of this.rows) {
       if (ids.has(id)) continue;
       row.element.remove();
@@ -36,8 +32,7 @@ export class LiveList {
     }
   }
 
-  /** @param {number} id */
-  _row(id) {
+  _row(/** @type {number} */ id) {
     const known = this.rows.get(id);
     if (known) return known;
     const row = new LiveRow(id, () => this.choose(id));
@@ -59,8 +54,7 @@ export class LiveList {
 }
 
 class LiveRow {
-  /** @param {number} id @param {() => void} onclick */
-  constructor(id, onclick) {
+  constructor(/** @type {number} */ id, /** @type {() => void} */ onclick) {
     this.number = make("b", { class: "ni-live-id", text: id });
     this.mark = make("i");
     this.word = make("span", { class: "ni-live-word" });
@@ -71,8 +65,7 @@ class LiveRow {
     this.element = makeControl("button", { type: "button", class: "ni-live-seq", "data-seq": id, onclick }, this.number, make("span", { class: "ni-live-mark" }, this.mark), this.word, this.count, line);
   }
 
-  /** @param {LiveSequence} sequence @param {boolean} selected */
-  draw(sequence, selected) {
+  draw(/** @type {LiveSequence} */ sequence, /** @type {boolean} */ selected) {
     const { status, reason, tokens, max_tokens: most, prompt, text } = sequence;
     this.element.setAttribute("aria-pressed", `${selected}`);
     this.mark.className = `ni-bar ni-bar-${status}`;

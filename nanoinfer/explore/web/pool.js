@@ -18,10 +18,7 @@ export function blockGrid(blocks, width) {
   return { perCell, cells, columns, cell: cell < CELL.digits ? Math.floor(cell * 2) / 2 : cell, rows: Math.ceil(cells / columns) };
 }
 
-/**
- * Every block's state after a frame, by number in BLOCK_KINDS.
- * @param {Trace} trace @param {Fold} fold @param {Pick<ViewState, "frame" | "selected">} state
- */
+/** Every block's state after a frame, by number in BLOCK_KINDS. @param {Trace} trace @param {Fold} fold @param {Pick<ViewState, "frame" | "selected">} state */
 export function poolAt(trace, fold, { frame, selected }) {
   const state = fold.at(frame);
   const refCounts = state.refCounts();
@@ -33,6 +30,3 @@ export function poolAt(trace, fold, { frame, selected }) {
   for (const kind of kinds) counts[BLOCK_KINDS[kind]] += 1;
   return { refCounts, kinds, owner, chosen, counts, changed: new Set(trace.entries("changed", "block", frame)) };
 }
-
-/** @typedef {ReturnType<typeof blockGrid>} Grid */
-/** @typedef {ReturnType<typeof poolAt>} Pool */

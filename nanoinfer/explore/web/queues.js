@@ -17,12 +17,10 @@ const QUEUE_ROWS = [
 
 /** Four rows of chips; who leaves is struck through before, who enters is outlined after. */
 export class Queues {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = QUEUE_ROWS.map((row) => ({ ...row, chips: make("div", { class: "ni-chips", role: "group", "aria-label": `${row.name} ${row.label} the step` }), number: make("span", { class: "ni-number" }) }));
-    /** @type {Map<number, string>} */
-    this.moves = new Map(); // at the cursor
+    this.moves = /** @type {Map<number, string>} */ (new Map()); // at the cursor
     const groups = ["waiting", "running"].map((name) => this._group(name));
     const key = make("div", { class: "ni-legend" }, ...queueLegend());
     this.element = make("div", { class: "ni-panel" }, make("div", { class: "ni-head" }, make("h3", { text: "Queues, before and after the step" })), key, ...groups);
@@ -34,15 +32,13 @@ export class Queues {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {string} name */
-  _group(name) {
+  _group(/** @type {string} */ name) {
     const rows = this.rows.filter((row) => row.name === name);
     const lines = rows.flatMap((row) => [make("div", { class: "ni-queue-label" }, make("b", { text: name }), row.label, row.number), row.chips]);
     return make("div", { class: "ni-queue" }, ...lines);
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, fold } = this.view;
     const before = fold.queuesBefore(state.frame);
     const after = fold.at(state.frame);
@@ -83,8 +79,7 @@ export class Queues {
     return chip;
   }
 
-  /** @param {MouseEvent} event */
-  describe(event) {
+  describe(/** @type {MouseEvent} */ event) {
     const chip = chipOf(event);
     if (!chip) return null;
     const id = Number(chip.dataset.seq);
@@ -96,13 +91,11 @@ export class Queues {
 /** The chip under the pointer. @param {MouseEvent} event @returns {HTMLElement | null} */
 const chipOf = ({ target }) => (target instanceof Element ? target.closest("[data-seq]") : null);
 
-/** @type {{[move: string]: string}} */
-const MOVE_SIGNS = { preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" };
+const MOVE_SIGNS = /** @type {{[move: string]: string}} */ ({ preempted: "preempted", "preempted by itself": "preempted", aborted: "aborted" });
 
 /** What happened to whoever moved in a frame, by sequence. @param {Trace} trace @param {number} frame */
 function movesOf(trace, frame) {
-  /** @type {Map<number, string>} */
-  const moves = new Map();
+  const moves = /** @type {Map<number, string>} */ (new Map());
   const [first, end] = trace.range("ended", frame);
   for (const id of trace.entries("arrived", "seq", frame)) moves.set(id, "arrived");
   for (const id of trace.entries("queue", "seq", frame)) if (!moves.has(id)) moves.set(id, "admitted");

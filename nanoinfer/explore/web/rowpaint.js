@@ -27,10 +27,7 @@ export function drawRows(context, timeline, scrollTop) {
   context.restore();
 }
 
-/**
- * A faint band behind every other group of rows.
- * @param {Context} context @param {Timeline} timeline @param {number} first @param {number} last @param {number} scrollTop
- */
+/** A faint band behind every other group of rows. @param {Context} context @param {Timeline} timeline @param {number} first @param {number} last @param {number} scrollTop */
 function drawBands(context, { rows, view, scale }, first, last, scrollTop) {
   const group = every(rows.height, NAME_HEIGHT);
   context.fillStyle = view.colors.surface;
@@ -39,10 +36,7 @@ function drawBands(context, { rows, view, scale }, first, last, scrollTop) {
   }
 }
 
-/**
- * The name of the selected row, and of as many others as fit.
- * @param {Context} context @param {Timeline} timeline @param {number | null} selected @param {number} scrollTop
- */
+/** The name of the selected row, and of as many others as fit. @param {Context} context @param {Timeline} timeline @param {number | null} selected @param {number} scrollTop */
 export function drawNames(context, { rows, view }, selected, scrollTop) {
   const group = every(rows.height, NAME_HEIGHT);
   const middle = (/** @type {number} */ row) => clamp((row + 0.5) * rows.height - scrollTop, NAME_HEIGHT / 2, rows.room - NAME_HEIGHT / 2);
@@ -67,8 +61,7 @@ class BarPainter {
     this.bar = rowHeight - (rowHeight > 10 ? 4 : rowHeight > 5 ? 2 : rowHeight > 3 ? 1 : 0); // px of a full bar
     this.splits = scale.step >= 6; // else a hit is put before the cell that it has no room in
     this.path = new Path2D();
-    /** @type {[text: string, x: number, y: number][]} */
-    this.labels = [];
+    this.labels = /** @type {[text: string, x: number, y: number][]} */ ([]);
   }
 
   /** @param {Bars} bars @param {number} id @param {SequenceKind} kind @param {number} rowTop */
@@ -100,10 +93,7 @@ class BarPainter {
     }
   }
 
-  /**
-   * Left and right edge, at least a pixel apart.
-   * @param {Bars} bars @param {number} i @param {SequenceKind} kind @returns {[left: number, right: number]}
-   */
+  /** Left and right edge, at least a pixel apart. @param {Bars} bars @param {number} i @param {SequenceKind} kind @returns {[left: number, right: number]} */
   _extent(bars, i, kind) {
     const { scale } = this;
     let left = scale.x(bars.start[i]);
@@ -128,8 +118,7 @@ class BarPainter {
     if (right - left >= 6.2 * `${tokens}`.length + 3) this.labels.push([`${tokens}`, (left + right) / 2, rowTop + this.rowHeight / 2 + 0.5]);
   }
 
-  /** @param {SequenceKind} kind */
-  fill(kind) {
+  fill(/** @type {SequenceKind} */ kind) {
     const { context, colors, path } = this;
     if (kind === "hit" || kind === "preempted" || kind === "wasted") {
       const outline = { hit: colors.prefill, preempted: colors.preempted, wasted: colors.decode }[kind];
@@ -153,10 +142,7 @@ class BarPainter {
   }
 }
 
-/**
- * Ticks with step numbers, and the cursor's step in place of whatever it would cover.
- * @param {Context} context @param {Scale} scale @param {View} view
- */
+/** Ticks with step numbers, and the cursor's step in place of whatever it would cover. @param {Context} context @param {Scale} scale @param {View} view */
 export function drawAxis(context, scale, view) {
   const { colors, trace, state } = view;
   const [left, right] = cursorLabel(scale, state.frame, trace);
@@ -175,10 +161,7 @@ export function drawAxis(context, scale, view) {
   write(context, "step", GUTTER - 8, 12, { color: colors.muted, align: "right" });
 }
 
-/**
- * Left and right edge of the cursor's label; out of sight where the cursor is.
- * @param {Scale} scale @param {number} frame @param {Trace} trace @returns {[left: number, right: number]}
- */
+/** The edges of the cursor's label, out of sight where the cursor is. @param {Scale} scale @param {number} frame @param {Trace} trace @returns {[left: number, right: number]} */
 function cursorLabel(scale, frame, trace) {
   const x = scale.x(frame + 0.5);
   if (x < scale.left - 1 || x > scale.right + 1) return [-1e4, -1e4];

@@ -16,18 +16,14 @@ export const ORDERS = {
 
 /** The rows of the timeline. */
 export class Rows {
-  /** @param {View} view */
-  constructor(view) {
+  constructor(/** @type {View} */ view) {
     this.view = view;
-    /** @type {Summary[]} */
-    this.listed = []; // in the order of the rows
-    /** @type {number[]} */
-    this.ids = [];
+    this.listed = /** @type {Summary[]} */ ([]); // in the order of the rows
+    this.ids = /** @type {number[]} */ ([]);
     this.height = ROW.most;
     this.room = 0; // px
     this.key = "";
-    /** @type {Summary[]} */
-    this.summaries = []; // of all sequences
+    this.summaries = /** @type {Summary[]} */ ([]); // of all sequences
     this.summariesOf = -1; // version of the bars
     this.mostAlive = 0;
   }
@@ -46,8 +42,7 @@ export class Rows {
     this.room = Math.min(MOST_ROOM, Math.max(most, 1) * this.height);
   }
 
-  /** @param {Bars} bars */
-  _summarize(bars) {
+  _summarize(/** @type {Bars} */ bars) {
     this.summariesOf = bars.version;
     this.summaries = Array.from(bars.of.keys(), (id) => bars.summary(id));
     const change = new Int32Array(this.view.trace.frames + 2);

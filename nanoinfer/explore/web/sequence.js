@@ -8,13 +8,10 @@ const MOST_ENTRIES = 48; // of a block table; the last one is always shown
 
 /** Everything about one sequence at the cursor. */
 export class SequencePanel {
-  /** @param {View} view */
-  constructor(view) {
+  constructor(/** @type {View} */ view) {
     this.view = view;
-    /** @type {number | null} */
-    this.missing = null; // a typed id that no sequence has
-    /** @type {number | null} */
-    this.was = null; // selected when it was drawn last
+    this.missing = /** @type {number | null} */ (null); // a typed id that no sequence has
+    this.was = /** @type {number | null} */ (null); // selected when it was drawn last
     this.input = makeControl("input", { type: "number", min: 0, step: 1, class: "ni-number-input", "aria-label": "Selected sequence" });
     this.input.addEventListener("change", () => this._choose());
     this.clear = textButton("clear", () => view.set({ selected: null }));
@@ -41,8 +38,7 @@ export class SequencePanel {
     this.was = selected;
   }
 
-  /** @param {ViewState} state */
-  draw({ selected, frame }) {
+  draw(/** @type {ViewState} */ { selected, frame }) {
     this.clear.hidden = selected === null;
     this._drawInput(selected);
     if (selected === null) {
@@ -60,10 +56,7 @@ export class SequencePanel {
   }
 }
 
-/**
- * One paragraph: what it is doing, and how full its blocks are.
- * @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written
- */
+/** What it is doing, and how full its blocks are. @param {Trace} trace @param {number} id @param {number} frame @param {number} blocks @param {number | null} written */
 function sequenceFacts(trace, id, frame, blocks, written) {
   const { prompt_tokens: prompt } = trace.sequence(id);
   const doing = describeBars(trace, id, frame).join("; ");
@@ -72,10 +65,7 @@ function sequenceFacts(trace, id, frame, blocks, written) {
   return `In ${trace.nameOf(frame)}: ${doing}. Prompt of ${counted(prompt, "token")}. ${held}`;
 }
 
-/**
- * A box for each logical block, with a gauge along its foot: the share of its slots that are written.
- * @param {View} view @param {number[]} table @param {number | null} written
- */
+/** A box for each logical block; the gauge along its foot is the share of its slots that are written. @param {View} view @param {number[]} table @param {number | null} written */
 function tableEntries({ trace, fold, state }, table, written) {
   const size = trace.meta.block_size;
   const refCounts = fold.at(state.frame).refCounts();
@@ -95,10 +85,7 @@ function tableEntries({ trace, fold, state }, table, written) {
 
 // ---- text ---------------------------------------------------------------------------------------------------
 
-/**
- * Prompt and output of a sequence, as text where the trace has it and as token ids.
- * @param {HTMLElement} host @param {Trace} trace @param {number} id @param {number} frame
- */
+/** Prompt and output of a sequence, as text where the trace has it and as token ids. @param {HTMLElement} host @param {Trace} trace @param {number} id @param {number} frame */
 function drawTexts(host, trace, id, frame) {
   const { prompt, output, prompt_tokens: length, promptIds, sampleIds, samples } = trace.sequence(id);
   const sampled = sampledBy(trace, id, frame);
@@ -123,10 +110,7 @@ function sampledBy(trace, id, frame) {
   return Math.max(0, computed + done - sampleFirst, highestBefore(trace, id, frame) - sampleFirst);
 }
 
-/**
- * The position behind the last sample before the current computation: a recompute does not take samples back.
- * @param {Trace} trace @param {number} id @param {number} frame
- */
+/** The position behind the last sample before the current computation: a recompute does not take samples back. @param {Trace} trace @param {number} id @param {number} frame */
 function highestBefore(trace, id, frame) {
   const { bars } = trace;
   const [first] = bars.of.get(id) ?? [0];
@@ -141,10 +125,7 @@ function highestBefore(trace, id, frame) {
 /** @param {ArrayLike<number>} known @param {number} length */
 const ids = (known, length) => `${Array.from(known).join(" ")}${known.length < length ? " \u2026" : ""}`;
 
-/**
- * A titled text that is cut by the page, not here: the whole of it is in its title.
- * @param {string} name @param {string | null} text @param {string} tokenIds
- */
+/** A titled text that is cut by the page, not here: the whole of it is in its title. @param {string} name @param {string | null} text @param {string} tokenIds */
 function textBox(name, text, tokenIds) {
   const shown = text === null ? null : make("p", { class: "ni-text", text, title: text, dir: "auto" });
   return make("div", {}, make("h4", { text: name }), shown, make("p", { class: "ni-ids", text: tokenIds, title: tokenIds }));

@@ -9,8 +9,7 @@ const GRIP = 6; // px on both sides of the window's edge that take hold of it
 
 /** Token budget above, KV blocks in use below, from the first frame to the last. */
 export class Strip {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.layers = new LayeredCanvas({ class: "ni-strip" });
     this.canvas = this.layers.canvas;
@@ -22,8 +21,7 @@ export class Strip {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, colors } = this.view;
     const width = this.element.clientWidth;
     this.scale = new Scale(width, 0, this.view.extent);
@@ -32,14 +30,11 @@ export class Strip {
     drawMarker(context, this.scale, this.view.marker, 0, this.height, colors.ink);
     drawCursor(context, this.scale, state.frame, STRIP.top - 4, this.height, colors.ink);
     const { meta } = trace;
-    this.canvas.setAttribute(
-      "aria-label",
-      `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(trace.steps, "step")}`,
-    );
+    const label = `Tokens per step of a budget of ${meta.budget}, and blocks in use of ${meta.num_blocks}, over ${counted(trace.steps, "step")}`;
+    this.canvas.setAttribute("aria-label", label);
   }
 
-  /** @param {Context} context @param {number} width */
-  _drawStill(context, width) {
+  _drawStill(/** @type {Context} */ context, /** @type {number} */ width) {
     const { colors, trace } = this.view;
     const floor = STRIP.top + STRIP.budget;
     const bottom = floor + STRIP.gap + STRIP.blocks;
@@ -110,16 +105,14 @@ export class Strip {
     }
   }
 
-  /** @param {number} from @param {number} to */
-  _fullest(from, to) {
+  _fullest(/** @type {number} */ from, /** @type {number} */ to) {
     const { prefill, decode } = this.view.trace.column;
     let best = from;
     for (let i = from + 1; i < to; i++) if (prefill[i] + decode[i] > prefill[best] + decode[best]) best = i;
     return best;
   }
 
-  /** @param {Context} context @param {ViewState} state */
-  _drawWindow(context, { from, to }) {
+  _drawWindow(/** @type {Context} */ context, /** @type {ViewState} */ { from, to }) {
     const { colors } = this.view;
     const [left, right] = [this.scale.x(from), this.scale.x(to)];
     context.fillStyle = colors.background;
@@ -155,24 +148,21 @@ export class Strip {
     this.canvas.addEventListener("wheel", (event) => zoomByWheel(this.view, event, this.scale.frame(pointIn(this.canvas, event)[0])), { passive: false });
   }
 
-  /** @param {number} x */
-  _gripAt(x) {
+  _gripAt(/** @type {number} */ x) {
     if (!isZoomed(this.view)) return "cursor";
     const { from, to } = this.view.state;
     if (Math.abs(x - this.scale.x(from)) <= GRIP) return "from";
     return Math.abs(x - this.scale.x(to)) <= GRIP ? "to" : "cursor";
   }
 
-  /** @param {"from" | "to"} edge @param {number} frame */
-  _resizeWindow(edge, frame) {
+  _resizeWindow(/** @type {"from" | "to"} */ edge, /** @type {number} */ frame) {
     const { from, to } = this.view.state;
     const least = Math.min(SMALLEST_WINDOW, this.view.trace.frames);
     if (edge === "from") this.view.set({ from: clamp(frame, 0, to - least) });
     else this.view.set({ to: clamp(frame, from + least, this.view.extent) });
   }
 
-  /** @param {number} x */
-  describe(x) {
+  describe(/** @type {number} */ x) {
     const { trace } = this.view;
     const frame = this.scale.hit(x, trace.frames);
     if (frame === null) return null;
@@ -191,10 +181,7 @@ export class Strip {
   }
 }
 
-/**
- * Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page.
- * @param {View} view @param {WheelEvent} event @param {number} center
- */
+/** Zooms around `center` as far as the wheel turned; at the whole run, turning back scrolls the page. @param {View} view @param {WheelEvent} event @param {number} center */
 export function zoomByWheel(view, event, center) {
   const turned = event.deltaY * (event.deltaMode ? 16 : 1);
   if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {

@@ -37,11 +37,8 @@ export function watchTheme(onChange) {
   };
 }
 
-/**
- * Colours `root` in the theme that the model asks for ("auto": that of the surroundings), now and whenever it changes.
- * @param {HTMLElement} root @param {Model} model @param {(theme: ThemeName) => void} use is told each time
- * @returns {Stop}
- */
+// A model that asks for "auto" gets the theme of the surroundings; `use` is told each time.
+/** Colours `root` as the model asks, now and whenever it changes. @param {HTMLElement} root @param {Model} model @param {(theme: ThemeName) => void} use @returns {Stop} */
 export function keepTheme(root, model, use) {
   const retheme = () => {
     const asked = model.get("theme");

@@ -1,18 +1,18 @@
 // ---- timeline.js: one row per sequence over steps ----------------------------------------------------
 
-import { counted, LayeredCanvas, make, makeControl, setText, sized } from "./dom.js";
-import { listenToTimeline } from "./gestures.js";
+import { clamp, counted, LayeredCanvas, make, makeControl, pointIn, setText, sized } from "./dom.js";
 import { drawAxis, drawNames, drawRows } from "./rowpaint.js";
 import { isAlive, Rows } from "./rows.js";
-import { drawCursor, drawMarker, GUTTER, Scale } from "./view.js";
+import { zoomByWheel } from "./strip.js";
+import { drawCursor, drawMarker, GUTTER, isZoomed, panned, Scale } from "./view.js";
 /** @import { Bar, Context, Tooltip, Trace, View, ViewState } from "./types.js" */
 
 const AXIS = 20; // px
+const CLICK_SLACK = 4; // px that a click may wander
 
 /** The scrolling rows with the step axis under them. */
 export class Timeline {
-  /** @param {View} view @param {Tooltip} tooltip */
-  constructor(view, tooltip) {
+  constructor(/** @type {View} */ view, /** @type {Tooltip} */ tooltip) {
     this.view = view;
     this.rows = new Rows(view);
     this.layers = new LayeredCanvas({ class: "ni-rows" });
@@ -31,8 +31,7 @@ export class Timeline {
     view.onDraw((state) => this.draw(state));
   }
 
-  /** @param {ViewState} state */
-  draw(state) {
+  draw(/** @type {ViewState} */ state) {
     const { trace, colors } = this.view;
     this.rows.update(state);
     const { ids, height, room } = this.rows;
@@ -68,8 +67,7 @@ export class Timeline {
     this.shown = { selected, frame, key: rows.key };
   }
 
-  /** @param {number} row */
-  _scrollTo(row) {
+  _scrollTo(/** @type {number} */ row) {
     const { height, room } = this.rows;
     const { scrollTop } = this.scroller;
     if (row < 0) return;
@@ -94,8 +92,7 @@ export class Timeline {
     return this.rows.ids[Math.floor((y + this.scroller.scrollTop) / this.rows.height)] ?? null;
   }
 
-  /** @param {number} x @param {number} y */
-  describe(x, y) {
+  describe(/** @type {number} */ x, /** @type {number} */ y) {
     const { trace } = this.view;
     const id = this.rowAt(y);
     if (id === null) return null;
@@ -114,8 +111,7 @@ export function describeBars(trace, id, frame) {
   return bars.map((bar) => describeBar(bar, trace));
 }
 
-/** @param {Bar} bar @param {Trace} trace */
-function describeBar(bar, trace) {
+function describeBar(/** @type {Bar} */ bar, /** @type {Trace} */ trace) {
   const during = bar.end - bar.start > 1 ? ` (${trace.nameOfRange(bar.start, bar.end - 1)})` : "";
   const times = bar.spans > 1 ? `, ${bar.spans} times` : "";
   const range = trace.size === 1 ? ` (${tokenRange(bar.computed, bar.tokens)})` : "";
@@ -135,3 +131,68 @@ export const tokenRange = (first, count) => `token${count === 1 ? "" : "s"} ${nu
 
 /** "3", or "3–5". @param {number} first @param {number} count */
 export const numberRange = (first, count) => (count === 1 ? `${first}` : `${first}\u2013${first + count - 1}`);
+
+// ---- pointer, wheel and keys ------------------------------------------------------------------------
+
+/** A click selects the row and goes to the step; a drag scrubs, or pans when zoomed; a wheel zooms. @param {Timeline} timeline @param {View} view */
+function listenToTimeline(timeline, view) {
+  const { canvas, scroller } = timeline;
+  /** @type {{x: number, from: number, moved: boolean} | null} */
+  let drag = null;
+  canvas.addEventListener("pointerdown", (event) => {
+    const [x] = pointIn(canvas, event);
+    drag = { x, from: view.state.from, moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    const [x] = pointIn(canvas, event);
+    drag.moved ||= Math.abs(x - drag.x) > CLICK_SLACK;
+    if (drag.moved) dragTo(timeline, view, drag, x);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (drag && !drag.moved) clickTimeline(timeline, view, ...pointIn(canvas, event));
+    drag = null;
+  });
+  canvas.addEventListener("pointercancel", () => (drag = null));
+  scroller.addEventListener("wheel", (event) => wheelOverTimeline(timeline, view, event), { passive: false });
+  scroller.addEventListener("keydown", (event) => keyOnTimeline(timeline, view, event));
+}
+
+/** @param {Timeline} timeline @param {View} view @param {{x: number, from: number}} drag @param {number} x */
+function dragTo(timeline, view, drag, x) {
+  if (isZoomed(view)) {
+    view.set(panned(view, drag.from - view.state.from - (x - drag.x) / timeline.scale.step));
+  } else {
+    const frame = timeline.scale.hit(x, view.trace.frames);
+    if (frame !== null) view.set({ frame });
+  }
+}
+
+/** @param {Timeline} timeline @param {View} view @param {number} x @param {number} y */
+function clickTimeline(timeline, view, x, y) {
+  const id = timeline.rowAt(y);
+  const frame = timeline.scale.hit(x, view.trace.frames);
+  view.set({ ...(id === null ? {} : { selected: id }), ...(frame === null ? {} : { frame }) });
+}
+
+/** Zooms if the timeline was clicked before, with Ctrl, or by pinching; else rows or page scroll. @param {Timeline} timeline @param {View} view @param {WheelEvent} event */
+function wheelOverTimeline(timeline, view, event) {
+  const { scroller } = timeline;
+  const scrolls = scroller.scrollHeight > scroller.clientHeight + 1;
+  const engaged = scroller.matches(":focus") && !scrolls;
+  if (event.ctrlKey || event.metaKey || event.shiftKey || engaged) {
+    zoomByWheel(view, event, timeline.scale.frame(pointIn(timeline.canvas, event)[0]));
+  }
+}
+
+/** @param {Timeline} timeline @param {View} view @param {KeyboardEvent} event */
+function keyOnTimeline(timeline, view, event) {
+  const by = event.key === "ArrowUp" ? -1 : event.key === "ArrowDown" ? 1 : 0;
+  if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+  const { ids } = timeline.rows;
+  const row = ids.indexOf(view.state.selected ?? -1);
+  if (ids.length) view.set({ selected: ids[row < 0 ? 0 : clamp(row + by, 0, ids.length - 1)] });
+  event.preventDefault();
+  event.stopPropagation();
+}

@@ -6,13 +6,11 @@ import { counted, grouped, icon, iconButton, make, makeControl, setDisabled, set
 const MOVES = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 const ZOOMS = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
 const SPEEDS = [1, 2, 4, 8, 16, 30, 60]; // frames a second
-/** @type {[mark: Jump, name: string][]} */
-const JUMPS = [["hit", "prefix hit"], ["refusal", "refused admission"], ["preemption", "preemption"]];
+const JUMPS = /** @type {[mark: Jump, name: string][]} */ ([["hit", "prefix hit"], ["refusal", "refused admission"], ["preemption", "preemption"]]);
 
 /** The row of controls at the top. */
 export class Transport {
-  /** @param {Movable} view */
-  constructor(view) {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.player = new Player(view);
     this.drawnPlaying = false;
@@ -40,8 +38,7 @@ export class Transport {
     return select;
   }
 
-  /** @param {Shown} state */
-  draw(state) {
+  draw(/** @type {Shown} */ state) {
     const { track } = this.view;
     this.slider.max = `${Math.max(0, track.frames - 1)}`;
     if (this.slider.valueAsNumber !== state.frame) this.slider.value = `${state.frame}`;
@@ -59,8 +56,7 @@ export class Transport {
     }
   }
 
-  /** @param {boolean} playing */
-  _drawPlay(playing) {
+  _drawPlay(/** @type {boolean} */ playing) {
     if (this.drawnPlaying === playing) return;
     this.drawnPlaying = playing;
     const label = playing ? "Pause (Space)" : "Play (Space)";
@@ -83,8 +79,7 @@ function jumpTo(view, mark, direction) {
 
 /** Goes forward by itself. Frames that the screen is too slow for are skipped. */
 export class Player {
-  /** @param {Movable} view */
-  constructor(view) {
+  constructor(/** @type {Movable} */ view) {
     this.view = view;
     this.request = 0;
   }
@@ -117,10 +112,7 @@ export class Player {
   }
 }
 
-/**
- * Keys that work wherever the focus is inside the explorer; a click on anything in it brings the focus there.
- * @param {HTMLElement} root @param {Movable} view @param {Player} player
- */
+/** Keys that work wherever the focus is in the explorer, which a click brings there. @param {HTMLElement} root @param {Movable} view @param {Player} player */
 export function listenToKeys(root, view, player) {
   root.tabIndex = -1;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
@@ -136,10 +128,7 @@ export function listenToKeys(root, view, player) {
   listenToKey(root, (key) => (key === "Escape" && view.state.selected !== null ? () => view.set({ selected: null }) : uses[key]));
 }
 
-/**
- * Makes a key do what `useOf` says, unless the focused control has its own use for it.
- * @param {HTMLElement} root @param {(key: string) => (() => void) | undefined} useOf
- */
+/** Makes a key do what `useOf` says, unless the focused control has its own use for it. @param {HTMLElement} root @param {(key: string) => (() => void) | undefined} useOf */
 export function listenToKey(root, useOf) {
   root.addEventListener("keydown", (event) => {
     const use = event.ctrlKey || event.metaKey || event.altKey || takesKey(event) ? undefined : useOf(event.key);
@@ -150,8 +139,7 @@ export function listenToKey(root, useOf) {
   });
 }
 
-/** @param {KeyboardEvent} event */
-function takesKey({ key, target }) {
+function takesKey(/** @type {KeyboardEvent} */ { key, target }) {
   if (!(target instanceof Element)) return false;
   if (target.matches("select, input[type=number]")) return key !== "Escape";
   return key === " " && target.matches("button, summary, input[type=checkbox]");

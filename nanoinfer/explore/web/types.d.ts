@@ -1,18 +1,19 @@
 // What the modules hand each other. The payload is written by nanoinfer/explore/pack.py, the status by live.py.
 
+import { StepLock, TimeLock } from "./comparelock.js";
 import { BlockKind, Palette, SequenceKind } from "./constants.js";
+import { blockGrid, poolAt } from "./pool.js";
 
 export type { BlockKind, Palette, SequenceKind };
-export type { Bar, Bars } from "./bars.js";
+export type { Bars } from "./bars.js";
 export type { BlockMap } from "./blocks.js";
 export type { StepLock, TimeLock } from "./comparelock.js";
-export type { Locks, Pair, SideView } from "./comparepair.js";
+export type { Pair, SideView } from "./comparepair.js";
 export type { Trace } from "./data.js";
 export type { EngineState, Fold } from "./fold.js";
-export type { Grid, Pool } from "./pool.js";
 export type { SequencePanel } from "./sequence.js";
 export type { Timeline } from "./timeline.js";
-export type { Tooltip } from "./tooltip.js";
+export type { Tooltip } from "./dom.js";
 export type { Player } from "./transport.js";
 export type { Scale, View } from "./view.js";
 
@@ -99,6 +100,11 @@ export interface Status {
 
 // ---- in the page ----------------------------------------------------------------------------------
 
+/** What anywidget hands to `render`: a model, and the element to draw into. */
+export interface Mount {
+  model: Model;
+  el: HTMLElement;
+}
 /** What anywidget's model offers. */
 export interface Model {
   get(key: string): any;
@@ -108,6 +114,8 @@ export interface Model {
   off(name: string, handler: (message?: any) => void): void;
   send?(message: object): void;
 }
+export type Grid = ReturnType<typeof blockGrid>;
+export type Pool = ReturnType<typeof poolAt>;
 export type ThemeName = "light" | "dark";
 export type Order = "arrival" | "finish" | "preemptions";
 export type Jump = "preemption" | "hit" | "refusal";
@@ -159,6 +167,7 @@ export interface ViewState extends Shown {
 export interface PairState extends Shown {
   lock: "step" | "time";
 }
+export type Locks = { step: StepLock; time: TimeLock | null };
 /** Where one side of a comparison stands. */
 export interface Place {
   frame: number;
@@ -174,6 +183,18 @@ export interface Sequence {
   sampleFirst: number;
   samples: number;
 }
+/** One sequence in one state during frames `start` to `end - 1`. */
+export interface Bar {
+  seq: number;
+  kind: SequenceKind;
+  start: number;
+  end: number;
+  tokens: number;
+  computed: number;
+  chunk: number;
+  chunks: number;
+  spans: number;
+}
 /** What a sequence is listed by. */
 export interface Summary {
   id: number;
@@ -182,6 +203,10 @@ export interface Summary {
   finish: number;
   preemptions: number;
 }
+/** An element's attributes and listeners (`onclick: f`): `text` sets its text, `false` and `null` leave one out. */
+export type Attributes = { [name: string]: any };
+export type Children = (Node | string | null)[];
+export type TextStyle = { color: string; size?: number; align?: CanvasTextAlign; weight?: string };
 export type Context = CanvasRenderingContext2D;
 export type Box = [x: number, y: number, width: number, height: number];
 /** Takes a listener or a drawing away again. */

@@ -10,22 +10,16 @@ const SAVE_AFTER = 120; // ms without a change before the step is reported to th
 /** @type {Shown} */
 export const FIRST_SHOWN = { frame: 0, selected: null, sort: "arrival", activeOnly: false, table: false, playing: false, speed: 8, theme: "light" };
 
-/**
- * What is shown in `root`, and the functions that draw it, called once an animation frame at most.
- * @template State
- */
+/** What is shown in `root`, and the functions that draw it, called once an animation frame at most. @template State */
 export class Drawing {
-  /** @param {HTMLElement} root @param {State} state */
-  constructor(root, state) {
+  constructor(/** @type {HTMLElement} */ root, /** @type {State} */ state) {
     this.root = root;
     this.state = state;
-    /** @type {((state: State) => void)[]} */
-    this.drawers = [];
+    this.drawers = /** @type {((state: State) => void)[]} */ ([]);
     this.request = 0;
   }
 
-  /** @param {(state: State) => void} draw */
-  onDraw(draw) {
+  onDraw(/** @type {(state: State) => void} */ draw) {
     this.drawers.push(draw);
   }
 
@@ -49,18 +43,14 @@ export class Drawing {
 
 /** What one explorer shows. Every field of its state changes through `set`. @extends {Drawing<ViewState>} */
 export class View extends Drawing {
-  /**
-   * @param {Trace} trace @param {Model | null} model @param {HTMLElement} root
-   * @param {number} atLeast frames that the pictures have room for, where the trace has fewer
-   */
+  /** @param {Trace} trace @param {Model | null} model @param {HTMLElement} root @param {number} atLeast frames that the pictures have room for, where the trace has fewer */
   constructor(trace, model, root, atLeast = 1) {
     super(root, { ...FIRST_SHOWN, from: 0, to: Math.max(atLeast, trace.frames), byOwner: false, bookmark: 0 });
     this.trace = this.track = trace;
     this.fold = new Fold(trace);
     this.model = model;
     this.atLeast = atLeast;
-    /** @type {number | null} */
-    this.marker = null; // a frame to mark in the pictures over frames
+    this.marker = /** @type {number | null} */ (null); // a frame to mark in the pictures over frames
     this.saveTimer = 0;
   }
 
@@ -74,8 +64,7 @@ export class View extends Drawing {
     return Math.max(this.atLeast, this.trace.frames);
   }
 
-  /** @param {Partial<ViewState>} change */
-  set(change) {
+  set(/** @type {Partial<ViewState>} */ change) {
     const next = { ...this.state, ...change };
     next.frame = clamp(Math.round(next.frame), 0, Math.max(0, this.trace.frames - 1));
     if ("frame" in change && !("from" in change)) keepInWindow(next);
@@ -130,10 +119,7 @@ function keepInWindow(state) {
   state.to = state.from + width;
 }
 
-/**
- * The window scaled by `factor` around `center` (a frame that stays where it is).
- * @param {View} view @param {number} factor @param {number} center
- */
+/** The window scaled by `factor` around `center` (a frame that stays where it is). @param {View} view @param {number} factor @param {number} center */
 export function zoomed(view, factor, center) {
   const { from, to } = view.state;
   const all = view.extent;
@@ -149,8 +135,7 @@ export function panned(view, frames) {
   return { from: from + shift, to: to + shift };
 }
 
-/** @param {View} view */
-export const isZoomed = (view) => view.state.to - view.state.from < view.extent - 1e-9;
+export const isZoomed = (/** @type {View} */ view) => view.state.to - view.state.from < view.extent - 1e-9;
 
 // ---- pictures over frames ---------------------------------------------------------------------------
 
@@ -168,13 +153,11 @@ export class Scale {
     this.step = (this.right - this.left) / Math.max(to - from, 1e-9); // px of one frame
   }
 
-  /** @param {number} frame */
-  x(frame) {
+  x(/** @type {number} */ frame) {
     return this.left + (frame - this.from) * this.step;
   }
 
-  /** @param {number} x */
-  frame(x) {
+  frame(/** @type {number} */ x) {
     return this.from + (x - this.left) / this.step;
   }
 
@@ -185,10 +168,8 @@ export class Scale {
   }
 }
 
-/**
- * Draws the cursor: a faint band over the frame and a line at its left edge, or in the middle of a wide one.
- * @param {Context} context @param {Scale} scale @param {number} frame @param {number} top @param {number} bottom @param {string} color
- */
+// The cursor: a faint band over the frame with an outline or, where frames are narrow, a line in its middle.
+/** @param {Context} context @param {Scale} scale @param {number} frame @param {number} top @param {number} bottom @param {string} color */
 export function drawCursor(context, scale, frame, top, bottom, color) {
   const [x, width] = [scale.x(frame), Math.max(scale.step, 1.5)];
   if (x + width < scale.left - 1 || x > scale.right + 1) return;
@@ -205,10 +186,8 @@ export function drawCursor(context, scale, frame, top, bottom, color) {
   }
 }
 
-/**
- * Marks where a frame begins, by a dashed line with a flag at its top.
- * @param {Context} context @param {Scale} scale @param {number | null} frame @param {number} top @param {number} bottom @param {string} color
- */
+// Where a frame begins: a dashed line with a flag at its top.
+/** @param {Context} context @param {Scale} scale @param {number | null} frame @param {number} top @param {number} bottom @param {string} color */
 export function drawMarker(context, scale, frame, top, bottom, color) {
   if (frame === null) return;
   const x = Math.round(scale.x(frame)) + 0.5;
