@@ -10,7 +10,6 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from nanoinfer.trace.events import Ending, Event, endings
-from nanoinfer.trace.state import Unread
 from nanoinfer.trace.steps import Step
 from nanoinfer.trace.trace import Trace
 
@@ -44,15 +43,18 @@ class Span(NamedTuple):
 
 def sequence_spans(trace: Trace) -> list[Span]:
     """All spans of `trace`, by sequence id and then by time."""
-    builder, unread, steps = _Builder(trace), Unread(trace), len(trace.steps)
+    builder, steps = _Builder(trace), len(trace.steps)
+    moves: defaultdict[int, list[Event]] = defaultdict(list)
+    for event in trace.events:
+        if event.kind in MOVES:
+            moves[min(event.step, steps)].append(event)
     for i, step in enumerate(trace.steps):
-        events = [event for event in unread.up_to(i) if event.kind in MOVES]
-        for event in events:
+        for event in moves[i]:
             builder.queue_event(event, i)
         builder.rows(step, i)
-        for ending in endings(events):
+        for ending in endings(moves[i]):
             builder.end(ending, i)
-    for ending in endings(unread.up_to(steps + 1)):  # between the last recorded step and the end of the recording
+    for ending in endings(moves[steps]):  # between the last recorded step and the end of the recording
         if not ending.by_length:
             builder.end(ending, steps)
     return builder.close(steps)
