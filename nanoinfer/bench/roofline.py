@@ -21,7 +21,7 @@ COPIES = 8
 
 @dataclass(frozen=True)
 class ModelBytes:
-    """What a decode step of one model reads.
+    """The bytes that a decode step of one model reads.
 
     Attributes:
         weights: bytes of all parameters, an untied embedding left out: only the rows of the batch are read of it.

@@ -1,4 +1,4 @@
-"""The operations of a step besides attention, in plain PyTorch: what they compute is meant to be read here.
+"""The operations of a step besides attention, in plain PyTorch, written to be read.
 
 `nanoinfer/kernels/` overrides them with fused GPU kernels. Results are rounded to
 the model's dtype at the same places, so that both give the same numbers up to the order of a sum.

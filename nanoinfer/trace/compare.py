@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nanoinfer.explore.comparison import ComparisonPage
 
 ROW_COLUMNS = "sequence, computed, scheduled, block table"
-Difference = tuple[str, Any, Any]  # attribute, its value in a, its value in b
 
 
 @dataclass(frozen=True)
@@ -112,38 +111,31 @@ def compare(trace_a: Trace, trace_b: Trace) -> Comparison:
             "whose prompts differ"
         )
     # What was done comes before why: two policies name other reasons for the same step.
-    for difference in (_done_differently, _other_reasons):
+    for decided in (_done, _reasons):
         for step_a, step_b in zip(trace_a.steps, trace_b.steps, strict=False):
-            differing = difference(step_a, step_b)
-            if differing:
-                return Comparison(trace_a, trace_b, step_a.index, *differing)
+            a, b = decided(step_a), decided(step_b)
+            for name in a:
+                if a[name] != b[name]:
+                    return Comparison(trace_a, trace_b, step_a.index, name, a[name], b[name])
     lengths = len(trace_a.steps), len(trace_b.steps)
     if lengths[0] != lengths[1]:
         return Comparison(trace_a, trace_b, min(lengths), "steps", *lengths)
     return Comparison(trace_a, trace_b)
 
 
-def _done_differently(a: Step, b: Step) -> Difference | None:
-    rows = [[(r.seq_id, r.num_computed, r.num_scheduled, r.block_table) for r in step.rows] for step in (a, b)]
-    return _first_unequal(
-        {
-            "rows": (rows[0], rows[1]),
-            "phase": (a.phase, b.phase),
-            "preempted": ([p.victim for p in a.preempted], [p.victim for p in b.preempted]),
-            "waiting": (a.waiting, b.waiting),
-            "running": (a.running, b.running),
-            "free_blocks": (a.free_blocks, b.free_blocks),
-        }
-    )
+def _done(step: Step) -> dict[str, Any]:
+    return {
+        "rows": [(r.seq_id, r.num_computed, r.num_scheduled, r.block_table) for r in step.rows],
+        "phase": step.phase,
+        "preempted": [p.victim for p in step.preempted],
+        "waiting": step.waiting,
+        "running": step.running,
+        "free_blocks": step.free_blocks,
+    }
 
 
-def _other_reasons(a: Step, b: Step) -> Difference | None:
-    stops = {"stop": (str(a.stop), str(b.stop)), "decode_stop": (str(a.decode_stop), str(b.decode_stop))}
-    return _first_unequal(stops)
-
-
-def _first_unequal(pairs: dict[str, tuple[Any, Any]]) -> Difference | None:
-    return next(((name, a, b) for name, (a, b) in pairs.items() if a != b), None)
+def _reasons(step: Step) -> dict[str, Any]:
+    return {"stop": str(step.stop), "decode_stop": str(step.decode_stop)}
 
 
 def _flat(metrics: dict[str, Any]) -> dict[tuple[str, str], float]:

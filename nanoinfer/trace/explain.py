@@ -162,11 +162,8 @@ def _stop_sentence(stop: Stop, who: str) -> str:
 
 def _headline(trace: Trace, step: Step) -> str:
     c = step.columns
-    prefills = [
-        _prefill(seq_id, computed, scheduled, chunk)
-        for seq_id, computed, scheduled, chunk in zip(c.seq_id, c.num_computed, c.num_scheduled, c.chunk, strict=True)
-        if chunk is not None
-    ]
+    rows = zip(c.seq_id, c.num_computed, c.num_scheduled, c.chunk, strict=True)
+    prefills = [_prefill(s, computed, scheduled, chunk) for s, computed, scheduled, chunk in rows if chunk]
     decodes = [seq_id for seq_id, chunk in zip(c.seq_id, c.chunk, strict=True) if chunk is None]
     parts = prefills + ([f"{sequences(decodes)} {verb(decodes, 'decodes', 'decode')} one token"] if decodes else [])
     each = " each" if len(decodes) > 1 else ""
@@ -201,10 +198,8 @@ def _returns(step: Step, history: History) -> list[str]:
 
 def _dropped_samples(step: Step) -> list[str]:
     chunks = zip(step.columns.seq_id, step.columns.chunk, strict=True)
-    unfinished = [seq_id for seq_id, chunk in chunks if chunk and chunk[0] < chunk[1]]
-    return (
-        [f"The sample of {sequences(unfinished)} is dropped: more of it must be computed first."] if unfinished else []
-    )
+    cut = [seq_id for seq_id, chunk in chunks if chunk and chunk[0] < chunk[1]]
+    return [f"The sample of {sequences(cut)} is dropped: more of it must be computed first."] if cut else []
 
 
 def _preemption(p: Preemption) -> str:

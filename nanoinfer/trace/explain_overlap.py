@@ -64,16 +64,13 @@ def device_time(trace: Trace, i: int) -> list[str]:
     step = trace.steps[i]
     if "gpu" not in step.timing and step.graph_size is None:
         return []
-    parts = [f"{verb} {_duration(trace, step.timing[name])}" for name, verb in VERBS if name in step.timing]
+    verbs = (("launch", "launched in"), ("gpu", "computed in"))
+    parts = [f"{verb} {_duration(trace, step.timing[name])}" for name, verb in verbs if name in step.timing]
     rows = len(step.columns.seq_id)
     how = f"by the CUDA graph for {step.graph_size} rows ({rows} used)" if step.graph_size is not None else "eagerly"
     return [f"Device: {', '.join([*parts, f'run {how}'])}."]
 
 
-VERBS = (("launch", "launched in"), ("gpu", "computed in"))
-
-
 def _duration(trace: Trace, value: float) -> str:
-    return (
-        f"{value * 1000:.3g} ms" if trace.header.clock_unit == "seconds" else f"{value:.3g} {trace.header.clock_unit}"
-    )
+    unit = trace.header.clock_unit
+    return f"{value * 1000:.3g} ms" if unit == "seconds" else f"{value:.3g} {unit}"

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nanoinfer.trace.spans import Span, sequence_spans
+from nanoinfer.trace.spans import sequence_spans
 from nanoinfer.trace.trace import Trace
 from nanoinfer.trace.usage import usage
 
@@ -126,9 +126,6 @@ def _sequences(trace: Trace) -> list[dict[str, Any]]:
         arrival = trace.requests[span.seq_id].arrival
         if span.kind == "waiting" and arrival is not None:
             start = min(start, round(arrival * scale))
-        slices.append(_slice(SEQUENCES, span.seq_id + 1, span.kind, start, max(end, start + 1), _args(span)))
+        args = {"first_step": span.start, "last_step": span.end - 1, "tokens": span.tokens}
+        slices.append(_slice(SEQUENCES, span.seq_id + 1, span.kind, start, max(end, start + 1), args))
     return slices
-
-
-def _args(span: Span) -> dict[str, Any]:
-    return {"first_step": span.start, "last_step": span.end - 1, "tokens": span.tokens}

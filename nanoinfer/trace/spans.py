@@ -143,6 +143,5 @@ class _Builder:
             self._close_idle(seq_id, steps)
         for seq_id in list(self.decoding):
             self._close_run(seq_id)
-        order = {kind: position for position, kind in enumerate(KINDS)}
         every = [span for spans in self.spans.values() for span in spans]
-        return sorted(every, key=lambda span: (span.seq_id, span.start, order[span.kind]))
+        return sorted(every, key=lambda span: (span.seq_id, span.start, KINDS.index(span.kind)))

@@ -140,10 +140,7 @@ class Fold:
     def _leave(self, seq_id: int, queue: deque[int]) -> None:
         self.live.remove(seq_id)
         queue.remove(seq_id)
-        self._keep_table(seq_id)
-
-    def _keep_table(self, seq_id: int) -> None:
-        """The rows of a step keep the table with which they ran, though its blocks are released next."""
+        # The rows of a step keep the table with which they ran, though its blocks are released next.
         self.last_tables[seq_id] = list(self.block_tables.get(seq_id, []))
 
     def _allocate(self, event: Any) -> None:

@@ -75,8 +75,7 @@ def _lines(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _counts(trace: Trace) -> dict[str, int]:
-    names = ("requests", "steps", "events", "outputs")
-    return {name: len(getattr(trace, name)) for name in names}
+    return {name: len(getattr(trace, name)) for name in ("requests", "steps", "events", "outputs")}
 
 
 def _step_line(step: Step, previous: RowColumns) -> dict[str, Any]:
@@ -130,8 +129,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     try:
         with _open(path, "r") as file:
-            for text in file:
-                lines.append(json.loads(text))
+            lines.extend(map(json.loads, file))
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is truncated or no trace: line {len(lines) + 1} cannot be read ({error})") from error
     return lines

@@ -21,29 +21,28 @@ def to_pandas(trace: Trace) -> dict[str, pd.DataFrame]:
 
 
 def _steps(trace: Trace) -> pd.DataFrame:
-    records = []
-    for step, after in zip(trace.steps, usage(trace), strict=True):
-        records.append(
-            {
-                "step": step.index,
-                "clock": step.clock,
-                "phase": step.phase,
-                "num_rows": len(step.columns.seq_id),
-                "num_batched_tokens": step.num_batched_tokens,
-                "num_waiting": after.num_waiting,
-                "num_running": after.num_running,
-                "num_preempted": len(step.preempted),
-                "stop": str(step.stop.reason),
-                "stop_operands": step.stop.operands,
-                "decode_stop": str(step.decode_stop.reason),
-                "free_blocks": after.free_blocks,
-                "used_blocks": after.used_blocks,
-                "filled_slots": after.filled_slots,
-                "wasted_rows": len(step.columns.wasted),
-                "graph_size": step.graph_size,
-                **{f"{name}_time": value for name, value in step.timing.items()},
-            }
-        )
+    records = [
+        {
+            "step": step.index,
+            "clock": step.clock,
+            "phase": step.phase,
+            "num_rows": len(step.columns.seq_id),
+            "num_batched_tokens": step.num_batched_tokens,
+            "num_waiting": after.num_waiting,
+            "num_running": after.num_running,
+            "num_preempted": len(step.preempted),
+            "stop": str(step.stop.reason),
+            "stop_operands": step.stop.operands,
+            "decode_stop": str(step.decode_stop.reason),
+            "free_blocks": after.free_blocks,
+            "used_blocks": after.used_blocks,
+            "filled_slots": after.filled_slots,
+            "wasted_rows": len(step.columns.wasted),
+            "graph_size": step.graph_size,
+            **{f"{name}_time": value for name, value in step.timing.items()},
+        }
+        for step, after in zip(trace.steps, usage(trace), strict=True)
+    ]
     frame = pd.DataFrame(records)
     return _nullable(frame, "graph_size") if records else frame
 

@@ -72,21 +72,13 @@ class Request:
 
 @dataclass(eq=False)
 class Trace:
-    """A recorded run.
-
-    Attributes:
-        header: see Header.
-        requests: by sequence id.
-        events: every mutation in order.
-        steps: one entry per `schedule()` call.
-        outputs: the results in input order (or in order of finishing, for hand-driven steps).
-    """
+    """A recorded run."""
 
     header: Header
-    requests: dict[int, Request] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    outputs: list[dict[str, Any]] = field(default_factory=list)
+    requests: dict[int, Request] = field(default_factory=dict)  # by sequence id
+    events: list[Event] = field(default_factory=list)  # every mutation in order
+    steps: list[Step] = field(default_factory=list)  # one per `schedule()` call
+    outputs: list[dict[str, Any]] = field(default_factory=list)  # in input order; hand-driven, as requests finished
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):
@@ -108,7 +100,7 @@ class Trace:
         return Replay(self.header.initial, self.events)
 
     def step_index(self, i: int) -> int:
-        """`i` as a position in `steps`; negative counts from the end. Raises IndexError with the range."""
+        """`i` as a position in `steps`; negative counts from the end, as in all views. Raises IndexError."""
         if not -len(self.steps) <= i < len(self.steps):
             raise IndexError(f"step {i} is outside this trace of {len(self.steps)} steps")
         return i % len(self.steps)
@@ -220,13 +212,7 @@ class Trace:
     # Pictures: a notebook shows the returned figure; elsewhere, figure.savefig("picture.png"). Extra `plots`.
 
     def timeline(self, theme: str = "light", start: int | None = None, end: int | None = None) -> Figure:
-        """Steps against sequences: who waited, prefilled, decoded, was preempted, finished.
-
-        Args:
-            theme: "light" or "dark".
-            start: first step drawn, as in a slice.
-            end: first step not drawn any more.
-        """
+        """Steps `start` to `end - 1` against sequences: who waited, prefilled, decoded, was preempted, finished."""
         require("trace.timeline()", "matplotlib")
         from nanoinfer.viz.timeline import timeline
 
