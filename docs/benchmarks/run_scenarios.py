@@ -78,7 +78,7 @@ def work(vocab: int, sizes: Sizes, seed: int) -> list[Request]:
 
 def batch(llm: LLM, sizes: Sizes) -> Found:
     """All requests at once."""
-    prompts, params = zip(*work(llm.config.vocab_size, sizes, seed=1), strict=True)
+    prompts, params = zip(*work(llm.config.vocab_size or 0, sizes, seed=1), strict=True)
     trace: Any = llm.generate(list(prompts), list(params), record=True, use_tqdm=False)
     return trace, trace.outputs
 
@@ -86,7 +86,7 @@ def batch(llm: LLM, sizes: Sizes) -> Found:
 def online(llm: LLM, sizes: Sizes) -> Found:
     """Requests arrive while others run, and some are aborted."""
     rng = random.Random(2)
-    todo = work(llm.config.vocab_size, sizes, seed=3)
+    todo = work(llm.config.vocab_size or 0, sizes, seed=3)
     llm.start_trace()
     outputs: list[Any] = []
     live: set[int] = set()

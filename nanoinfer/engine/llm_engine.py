@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nanoinfer.explore.live import LiveExplorer
 
 Prompt = str | Sequence[int]
+Prompts = Prompt | Sequence[Prompt]  # a bare string is one prompt
 Output = dict[str, Any]
 Params = SamplingParams | Sequence[SamplingParams] | None
 Prepared = tuple[list[int], SamplingParams, str | None]  # a request that has passed every check: ids, how, its text
@@ -132,29 +133,23 @@ class LLMEngine:
 
     @overload
     def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        sampling_params: Params = None,
-        *,
-        record: Literal[False] = False,
-        on_step: None = None,
-        use_tqdm: bool = True,
+        self, prompts: Prompts, sampling_params: Params = None, *, record: Literal[False] = ..., use_tqdm: bool = ...
     ) -> list[Output]: ...
 
     @overload
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompts,
         sampling_params: Params = None,
         *,
         record: Literal[True] = ...,
-        on_step: OnStep | None = None,
-        use_tqdm: bool = True,
+        on_step: OnStep | None = ...,
+        use_tqdm: bool = ...,
     ) -> Trace: ...
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompts,
         sampling_params: Params = None,
         *,
         record: bool = False,
@@ -327,7 +322,7 @@ class LLMEngine:
         return [{"token_id": token, "text": self._text([token]), "probability": p} for token, p in candidates]
 
     def explore(
-        self, prompts: Prompt | Sequence[Prompt] | None = None, sampling_params: Params = None, theme: str = "auto"
+        self, prompts: Prompts | None = None, sampling_params: Params = None, theme: str = "auto"
     ) -> LiveExplorer:
         """The live explorer: this engine with buttons, one step per click. Needs the `notebooks` extra.
 

@@ -17,17 +17,8 @@ from nanoinfer.core.scheduler import Scheduler
 from nanoinfer.core.sequence import Sequence, SequenceStatus
 from nanoinfer.reasons import FinishReason
 
-BUILT_ON = (
-    "postprocess",
-    "abort",
-    "undo",
-    "preempt",
-    "_count_computed",
-    "_finish_reason",
-    "_at_max_length",
-    "_finish",
-    "_retire",
-)
+CHANGED_HERE = ("postprocess", "abort", "undo", "preempt")
+USED_HERE = ("_count_computed", "_finish_reason", "_at_max_length", "_finish", "_retire")
 
 
 def is_pending(seq: Sequence) -> bool:
@@ -135,7 +126,7 @@ def why_not(cls: type) -> str:
     """Why the overlapped loop cannot run `cls`; empty if it can."""
     if not issubclass(cls, Scheduler):
         return "it does not inherit from nanoinfer's Scheduler"
-    changed = [n for n in BUILT_ON if getattr_static(cls, n) is not getattr_static(Scheduler, n)]
+    changed = [n for n in CHANGED_HERE + USED_HERE if getattr_static(cls, n) is not getattr_static(Scheduler, n)]
     if changed and not issubclass(cls, Overlapped):
         return f"it has its own {', '.join(changed)}, and overlapping needs a class that changes schedule() alone"
     return ""
