@@ -46,9 +46,8 @@ from torch import Tensor
 import nanoinfer.bench
 from nanoinfer import LLM, SamplingParams
 from nanoinfer.bench.engines import generate_with, release_memory
-from nanoinfer.bench.measure import time_runs
+from nanoinfer.bench.measure import Work, time_runs, work_a, works_b
 from nanoinfer.bench.profiler import profile_decode
-from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.models.config import load_config
 
 SEED, TEMPERATURE, GIB = 0, 0.6, 1 << 30

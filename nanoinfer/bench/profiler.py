@@ -18,7 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from nanoinfer import LLM, SamplingParams
-from nanoinfer.bench.works import Work
+from nanoinfer.bench.measure import Work
 
 WARM_STEPS, PROFILED_STEPS = 4, 16
 OTHER = "other"

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nanoinfer import __version__
-from nanoinfer.bench.measure import Runs, recording_cost
+from nanoinfer.bench.measure import Runs, Work, recording_cost
 from nanoinfer.bench.roofline import Bandwidth, ModelBytes, floor_seconds
-from nanoinfer.bench.works import Work
 
 OURS, RECORDING = "nanoinfer", "nanoinfer, recording"
 PACKAGES = ("torch", "triton", "flash-attn", "transformers", "vllm", "numpy")

@@ -17,12 +17,11 @@ from tqdm import tqdm
 from nanoinfer import LLM, EngineConfig
 from nanoinfer.bench import report
 from nanoinfer.bench.engines import PeerSettings, check_peer, generate_with, make_peer, release_memory
-from nanoinfer.bench.measure import Generate, Runs, time_runs
+from nanoinfer.bench.measure import Generate, Runs, Work, time_runs, work_a, works_b
 from nanoinfer.bench.options import ENGINE_SETTINGS
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.roofline import Bandwidth, measure_bandwidth, model_bytes
 from nanoinfer.bench.startup import measure_startup
-from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.engine.checkpoint import TINY, resolve_model
 from nanoinfer.extras import require
 from nanoinfer.models.config import load_config

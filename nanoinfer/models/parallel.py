@@ -8,44 +8,31 @@ This file starts no process; `nanoinfer/parallel/` does.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from torch import Tensor
 
 from nanoinfer.models.config import Qwen3Config
 
 
-class Ranks(Protocol):
-    """One of `size` devices, number `rank`; on its own machine it is GPU number `device_index`."""
+class Ranks:
+    """One of `size` devices, number `rank`; on its own machine it is GPU number `device_index`.
 
-    rank: int
-    size: int
-    device_index: int
-
-    def sum(self, x: Tensor) -> Tensor:
-        """The sum of x over all ranks, on each of them; x may be overwritten."""
-
-    def concat(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """x of all ranks side by side along the last dimension, on each of them; in `out` where it is given."""
-
-    def least(self, number: int) -> int:
-        """The smallest of the numbers that the ranks give."""
-
-
-class OneDevice:
-    """The whole model on one device: nothing to exchange."""
+    This class is a single device with the whole model, which has nothing to exchange; `ProcessRanks` is one of several.
+    """
 
     rank = 0
     size = 1
     device_index = 0
 
     def sum(self, x: Tensor) -> Tensor:
+        """The sum of x over all ranks, on each of them; x may be overwritten."""
         return x
 
     def concat(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """x of all ranks side by side along the last dimension, on each of them; in `out` where it is given."""
         return x if out is None else out.copy_(x)
 
     def least(self, number: int) -> int:
+        """The smallest of the numbers that the ranks give."""
         return number
 
 

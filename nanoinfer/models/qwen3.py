@@ -28,7 +28,7 @@ from nanoinfer.models.layers import (
     RowLinear,
 )
 from nanoinfer.models.ops import LayerCache, Ops, PartialSums
-from nanoinfer.models.parallel import OneDevice, Ranks
+from nanoinfer.models.parallel import Ranks
 
 
 class Attend(Protocol):
@@ -53,7 +53,7 @@ class Parts:
     place: Placement
     backend: Attend
     ops: Ops = field(default_factory=Ops)
-    ranks: Ranks = field(default_factory=OneDevice)
+    ranks: Ranks = field(default_factory=Ranks)
 
     @property
     def linear(self) -> tuple[Placement, Ranks, Ops]:

@@ -3,7 +3,7 @@
 Each engine has process groups of its own, made directly on a store: the process-wide default group of
 torch.distributed is left to the user, and several engines can live in one process.
 
-This file starts no process and knows no model.
+This file starts no process and runs no model.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, ProcessGroupGloo, ReduceOp, Store
 from torch.distributed.distributed_c10d import AllgatherOptions, AllreduceOptions
 
+from nanoinfer.models.parallel import Ranks
 from nanoinfer.runner.host_step import HostStep
 
 FOREVER = timedelta(days=365)  # an engine may idle for days; a dead peer breaks its connections, which is noticed
@@ -34,8 +35,8 @@ class RanksLost(RuntimeError):
     """Another rank has ended, or was aborted, in the middle of an exchange."""
 
 
-class ProcessRanks:
-    """One rank of several processes; see `Ranks`.
+class ProcessRanks(Ranks):
+    """One rank of several processes.
 
     Activations go through NCCL on GPUs and through gloo on the CPU, everything else through gloo.
 
@@ -65,7 +66,6 @@ class ProcessRanks:
     # ---- between layers -------------------------------------------------------------------
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum of x over all ranks, in place."""
         options = AllreduceOptions()
         options.reduceOp = ReduceOp.SUM  # type: ignore[assignment]
         options.asyncOp = False  # on the stream of the layers around it, also inside a CUDA graph
@@ -84,7 +84,6 @@ class ProcessRanks:
         return torch.cat(parts.chunk(self.size), dim=-1, out=out)
 
     def least(self, number: int) -> int:
-        """The smallest of the numbers that the ranks give."""
         numbers = torch.tensor([number])
         options = AllreduceOptions()
         options.reduceOp = ReduceOp.MIN  # type: ignore[assignment]

@@ -15,14 +15,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+from torch.distributed import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.interrupt import uninterrupted
 from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.models.config import load_config
 from nanoinfer.models.parallel import check_divisible
-from nanoinfer.parallel import torchrun
-from nanoinfer.parallel.group import ProcessRanks, RanksLost
+from nanoinfer.parallel.group import FOREVER, ProcessRanks, RanksLost
 from nanoinfer.parallel.launcher import Workers
 from nanoinfer.parallel.worker import HOST, serve
 from nanoinfer.runner.device import resolve_device
@@ -30,6 +31,7 @@ from nanoinfer.runner.host_step import HostStep
 from nanoinfer.runner.in_flight import InFlight
 from nanoinfer.runner.model_runner import ModelRunner
 
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 CLOSE_LIMIT = timedelta(seconds=10)
 NOTICE_SECONDS = 5.0  # between a broken connection and the end of the process behind it
 
@@ -157,7 +159,8 @@ def end(team: Team, runner: Callable[[], ParallelRunner | None]) -> None:
 def lead_or_serve(config: EngineConfig, model_dir: Path) -> ParallelRunner:
     """The runner of rank 0, with the other ranks ready.
 
-    Under torchrun the other ranks call this too, serve until rank 0 closes, and leave by SystemExit.
+    Under torchrun every rank runs the user's script, on one machine or on several, and the other ranks call this too:
+    they serve until rank 0 closes, and leave the script by SystemExit.
 
     Raises:
         ValueError: the model cannot be cut into that many parts, or there are fewer GPUs; before anything starts.
@@ -165,8 +168,8 @@ def lead_or_serve(config: EngineConfig, model_dir: Path) -> ParallelRunner:
     """
     size = config.tensor_parallel_size
     check_divisible(load_config(model_dir), size)
-    if torchrun.started_by_torchrun(size):
-        ranks = torchrun.torchrun_ranks(size, resolve_device(config.device, torchrun.local_rank()))
+    if started_by_torchrun(size):
+        ranks = torchrun_ranks(size, resolve_device(config.device, int(os.environ["LOCAL_RANK"])))
         if ranks.rank > 0:
             serve(config, model_dir, ranks)
             raise SystemExit(0)
@@ -184,3 +187,31 @@ def lead_or_serve(config: EngineConfig, model_dir: Path) -> ParallelRunner:
         workers.kill()
         raise
     return ParallelRunner(config, model_dir, Team(ranks, workers))
+
+
+def started_by_torchrun(size: int) -> bool:
+    """Whether this process is one of `size` that torchrun has started. Raises ValueError if it has started another
+    number."""
+    if not all(name in os.environ for name in TORCHRUN_VARIABLES):
+        return False
+    world = int(os.environ["WORLD_SIZE"])
+    if world not in (1, size):
+        raise ValueError(
+            f"tensor_parallel_size={size}, but torchrun has started {world} processes (WORLD_SIZE); "
+            f"start {size} of them, or run the script without torchrun"
+        )
+    return world == size
+
+
+def torchrun_ranks(size: int, device: torch.device) -> ProcessRanks:
+    """This process among those of torchrun. Raises RuntimeError if they have served an engine already."""
+    rank = int(os.environ["RANK"])
+    store: Store
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=FOREVER))
+    store = PrefixStore("nanoinfer", store)
+    if rank == 0 and store.add("engines", 1) > 1:
+        raise RuntimeError(
+            f"an engine with tensor_parallel_size={size} was made before in this run of torchrun: its other ranks "
+            "have served that one and are gone; start the script anew for another"
+        )
+    return ProcessRanks(store, rank, size, device)

@@ -15,7 +15,7 @@ import torch
 from nanoinfer.config import EngineConfig
 from nanoinfer.core.overlap.in_flight import Done
 from nanoinfer.core.plan import Row, StepPlan, StepResult
-from nanoinfer.models.parallel import OneDevice, Ranks
+from nanoinfer.models.parallel import Ranks
 from nanoinfer.runner import sampler
 from nanoinfer.runner.host_step import Arrays, HostStep
 from nanoinfer.runner.in_flight import InFlight
@@ -32,7 +32,7 @@ class ModelRunner:
 
     def __init__(self, config: EngineConfig, model_dir: Path, ranks: Ranks | None = None) -> None:
         self.config = config
-        loaded = LoadedModel(config, model_dir, ranks or OneDevice())
+        loaded = LoadedModel(config, model_dir, ranks or Ranks())
         self._loaded: LoadedModel | None = loaded
         self.model_config = loaded.model_config
         self.device, self.dtype, self.on_gpu = loaded.device, loaded.dtype, loaded.on_gpu

@@ -10,9 +10,9 @@ import pytest
 
 from nanoinfer import SamplingParams
 from nanoinfer.bench import engines, report, run
+from nanoinfer.bench.measure import works_b
 from nanoinfer.bench.profiler import PROFILED_STEPS, profile_decode
 from nanoinfer.bench.startup import measure_startup
-from nanoinfer.bench.works import works_b
 from nanoinfer.cli import main
 from nanoinfer.engine.checkpoint import resolve_model
 

@@ -7,7 +7,7 @@ import pytest
 
 from nanoinfer import EngineConfig
 from nanoinfer.bench import report, run
-from nanoinfer.bench.measure import Runs, recording_cost, time_runs
+from nanoinfer.bench.measure import Runs, Work, recording_cost, time_runs, work_a, works_b
 from nanoinfer.bench.profiler import Entry, Gaps, by_group, group_of, idle_gaps
 from nanoinfer.bench.report import table
 from nanoinfer.bench.roofline import (
@@ -19,7 +19,6 @@ from nanoinfer.bench.roofline import (
     measure_bandwidth,
     model_bytes,
 )
-from nanoinfer.bench.works import Work, work_a, works_b
 from nanoinfer.models.config import load_config
 
 PARAMETERS = {"qwen3-0.6b": 596_049_920, "qwen3-1.7b": 1_720_574_976, "qwen3-4b": 4_022_468_096}

@@ -9,8 +9,8 @@ from kit.ranks_in_threads import LIMITS, on_ranks, save_checkpoint, watch_all, w
 
 from nanoinfer import LLM, EngineConfig, SamplingParams
 from nanoinfer.models.config import load_config
-from nanoinfer.parallel import launcher, torchrun
-from nanoinfer.parallel.runner import lead_or_serve
+from nanoinfer.parallel import launcher
+from nanoinfer.parallel.runner import TORCHRUN_VARIABLES, lead_or_serve
 from nanoinfer.runner import kv_cache
 from nanoinfer.runner.host_step import Filters, HostStep
 
@@ -191,7 +191,7 @@ def test_more_ranks_than_gpus_are_refused_before_a_process_starts(tmp_path, no_p
 
 
 def test_another_number_of_torchrun_processes_is_refused(tmp_path, no_process, monkeypatch):
-    for name in torchrun.VARIABLES:
+    for name in TORCHRUN_VARIABLES:
         monkeypatch.setenv(name, "4")
     with pytest.raises(ValueError, match="tensor_parallel_size=2, but torchrun has started 4"):
         lead_or_serve(EngineConfig(tensor_parallel_size=2, device="cpu"), save_checkpoint(tmp_path))

@@ -12,7 +12,7 @@ from nanoinfer.core.overlap.in_flight import PENDING
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.models.config import Qwen3Config
 from nanoinfer.models.ops import Ops
-from nanoinfer.models.parallel import OneDevice, check_divisible
+from nanoinfer.models.parallel import Ranks, check_divisible
 from nanoinfer.runner import kv_cache
 from nanoinfer.runner.attention import BACKENDS, make_backend, obstacle
 from nanoinfer.runner.graphs import DecodeGraphs, graph_sizes
@@ -38,7 +38,7 @@ def test_a_batch_runs_in_the_smallest_graph_that_holds_it():
     assert [graphs.size_for(rows) for rows in (1, 3, 8, 9, 16, 17, 40, 48, 49)] == [1, 4, 8, 16, 16, 32, 48, 48, None]
 
 
-class TwoRanks(OneDevice):
+class TwoRanks(Ranks):
     """The other rank has so many bytes left."""
 
     size = 2
@@ -76,7 +76,7 @@ def test_the_memory_budget_of_a_gpu(monkeypatch, total, free, held, activations,
 
 def test_a_budget_below_one_block_gives_the_numbers():  # B83
     with pytest.raises(ValueError, match=r"-15 are left.*gpu_memory_utilization=0.4"):
-        kv_cache.num_blocks(EngineConfig(gpu_memory_utilization=0.4), MODEL, torch.float32, -15, OneDevice())
+        kv_cache.num_blocks(EngineConfig(gpu_memory_utilization=0.4), MODEL, torch.float32, -15, Ranks())
 
 
 @pytest.mark.parametrize("tokens", [7, 64, 500])

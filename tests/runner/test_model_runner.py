@@ -14,7 +14,7 @@ from nanoinfer.config import EngineConfig
 from nanoinfer.core.sequence import Sequence
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.models.config import Qwen3Config
-from nanoinfer.models.parallel import OneDevice
+from nanoinfer.models.parallel import Ranks
 from nanoinfer.runner import kv_cache
 from nanoinfer.runner.device import resolve_device, resolve_dtype
 from nanoinfer.runner.model_runner import ModelRunner
@@ -280,12 +280,12 @@ def test_number_of_blocks_on_the_cpu(monkeypatch, settings, blocks):
     monkeypatch.setattr(kv_cache, "CPU_KV_BYTES", 8 * kv_cache.bytes_per_block(model, 256, torch.float32) + 1)
     config = EngineConfig(**settings)
     budget = kv_cache.memory_budget(config, torch.device("cpu"), 0, 0)
-    assert kv_cache.num_blocks(config, model, torch.float32, budget, OneDevice()) == blocks
+    assert kv_cache.num_blocks(config, model, torch.float32, budget, Ranks()) == blocks
 
 
 def test_no_room_for_one_block_gives_the_numbers():
     with pytest.raises(ValueError, match=r"kvcache_block_size=256.* 131072 bytes, 1000 "):
-        kv_cache.num_blocks(EngineConfig(), Qwen3Config.from_dict(SMALL), torch.float32, 1000, OneDevice())
+        kv_cache.num_blocks(EngineConfig(), Qwen3Config.from_dict(SMALL), torch.float32, 1000, Ranks())
 
 
 @pytest.mark.parametrize(
