@@ -8,20 +8,6 @@ from pathlib import Path
 SUMMARY = "Measure output tokens per second of this engine, and of a peer in the same run."
 EXAMPLE = "nanoinfer bench --shape qwen3-0.6b --work B --requests 1,32,256 --record --out bench.json --plot bench.png"
 
-# Fields of EngineConfig that are passed on when given, and left to the engine's defaults when not.
-ENGINE_SETTINGS = (
-    "attention_backend",
-    "dtype",
-    "device",
-    "tensor_parallel_size",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "kvcache_block_size",
-    "gpu_memory_utilization",
-    "overlap",
-    "enforce_eager",
-)
-
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Every option of the command, in groups."""
@@ -47,6 +33,7 @@ def _add_work(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_engine(group: argparse._ArgumentGroup) -> None:
+    """What is named as a field of EngineConfig sets that field (see `run.engine_settings`); None leaves its default."""
     model = group.add_mutually_exclusive_group()
     model.add_argument("--model", help="directory, hub id or tiny (default: tiny)")
     model.add_argument("--shape", metavar="NAME", help="random weights in a published shape, such as qwen3-0.6b")

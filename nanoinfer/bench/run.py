@@ -18,7 +18,6 @@ from nanoinfer import LLM, EngineConfig
 from nanoinfer.bench import report
 from nanoinfer.bench.engines import PeerSettings, check_peer, generate_with, make_peer, release_memory
 from nanoinfer.bench.measure import Generate, Runs, Work, time_runs, work_a, works_b
-from nanoinfer.bench.options import ENGINE_SETTINGS
 from nanoinfer.bench.profiler import profile_decode
 from nanoinfer.bench.roofline import Bandwidth, measure_bandwidth, model_bytes
 from nanoinfer.bench.startup import measure_startup
@@ -92,7 +91,8 @@ def model_of(options: argparse.Namespace) -> str:
 
 def engine_settings(options: argparse.Namespace, works: list[Work]) -> dict[str, Any]:
     """Fields of EngineConfig: what was given, and room for the longest request."""
-    given = {name: getattr(options, name) for name in ENGINE_SETTINGS if getattr(options, name) is not None}
+    names = EngineConfig.__dataclass_fields__.keys() - {"model"}
+    given = {name: value for name, value in vars(options).items() if name in names and value is not None}
     return given | {
         "seed": options.seed,
         "load_format": "auto" if options.shape is None else "dummy",

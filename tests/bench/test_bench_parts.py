@@ -1,13 +1,15 @@
 """The parts of the benchmark that need no model: works, byte floor, timing, groups, gaps, tables."""
 
+import argparse
 import json
-from types import SimpleNamespace
+import shlex
 
 import pytest
 
 from nanoinfer import EngineConfig
 from nanoinfer.bench import report, run
 from nanoinfer.bench.measure import Runs, Work, recording_cost, time_runs, work_a, works_b
+from nanoinfer.bench.options import add_arguments
 from nanoinfer.bench.profiler import Entry, Gaps, by_group, group_of, idle_gaps
 from nanoinfer.bench.report import table
 from nanoinfer.bench.roofline import (
@@ -161,13 +163,36 @@ def test_table_is_aligned():
     ]
 
 
+def settings_from(command_line):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run.engine_settings(parser.parse_args(shlex.split(command_line)), [Work("B", [[1] * 5000], [10])])
+
+
 def test_settings_are_passed_only_when_given():
-    work = Work("B", [[1] * 5000], [10])
-    given = dict.fromkeys(run.ENGINE_SETTINGS) | {"seed": 3, "shape": None, "overlap": False}
-    settings = run.engine_settings(SimpleNamespace(**given), [work])
+    settings = settings_from("--model tiny --seed 3 --no-overlap")
     assert settings == {"overlap": False, "seed": 3, "load_format": "auto", "max_model_len": 5010}
-    fields = set(EngineConfig.__dataclass_fields__)
-    assert set(run.ENGINE_SETTINGS) - {"overlap"} <= fields
+
+
+def test_every_option_of_the_engine_reaches_its_setting():
+    given = settings_from(
+        "--backend torch --dtype float32 --device cpu --tensor-parallel-size 2 --max-num-seqs 3 --overlap "
+        "--max-num-batched-tokens 64 --kvcache-block-size 16 --gpu-memory-utilization 0.5 --enforce-eager"
+    )
+    expected = {
+        "attention_backend": "torch",
+        "dtype": "float32",
+        "device": "cpu",
+        "tensor_parallel_size": 2,
+        "max_num_seqs": 3,
+        "overlap": True,
+        "max_num_batched_tokens": 64,
+        "kvcache_block_size": 16,
+        "gpu_memory_utilization": 0.5,
+        "enforce_eager": True,
+    }
+    assert given == expected | {"seed": 0, "load_format": "auto", "max_model_len": 5010}
+    assert EngineConfig(**given).attention_backend == "torch"
 
 
 def test_shapes_are_published_configs():
