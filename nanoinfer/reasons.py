@@ -92,10 +92,7 @@ class StopReason(StrEnum):
         refuses=True,
     )
     PREEMPTED_THIS_STEP = Reason(
-        "PREEMPTED_THIS_STEP",
-        ("victims",),
-        "A step that preempted a sequence admits none.",
-        after_preemptions=True,
+        "PREEMPTED_THIS_STEP", ("victims",), "A step that preempted a sequence admits none.", after_preemptions=True
     )
     RUNNING_EMPTY = Reason("RUNNING_EMPTY", sentence="")  # the ordinary case: every running sequence had a turn
     PHASE_EXCLUSIVE = Reason(

@@ -29,8 +29,7 @@ from nanoinfer.core.sequence import Sequence as Request
 from nanoinfer.core.sequence import request_output
 from nanoinfer.engine.checkpoint import resolve_model
 from nanoinfer.engine.garbage import no_full_collection
-from nanoinfer.engine.prompts import conversations, names_of
-from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, load_tokenizer, split_thinking
+from nanoinfer.engine.tokenizer import TOKENIZER_FILES, Tokenizer, conversations, load_tokenizer, split_thinking
 from nanoinfer.extras import require
 from nanoinfer.models.config import load_config
 from nanoinfer.runner.model_runner import ModelRunner
@@ -211,10 +210,7 @@ class LLMEngine:
         requests = self._prepare([(ids, text) for text, ids in rendered], sampling_params)
         return self._serve(requests, record or on_step is not None, on_step, use_tqdm)
 
-    @staticmethod
-    def split_thinking(text: str) -> tuple[str, str]:
-        """(thinking, answer) of a chat output's text; a missing opening tag is fine."""
-        return split_thinking(text)
+    split_thinking = staticmethod(split_thinking)
 
     def _serve(self, requests: list[Prepared], record: bool, on_step: OnStep | None, use_tqdm: bool) -> Any:
         trace = self.start_trace(on_step) if record else None
@@ -376,6 +372,11 @@ class LLMEngine:
                 "text: give each prompt as a list of token ids, or add the files"
             )
         return self.tokenizer
+
+
+def names_of(count: int) -> list[str]:
+    """What messages call the prompts of a batch."""
+    return ["prompt"] if count == 1 else [f"prompt {i}" for i in range(count)]
 
 
 def load_runner(config: EngineConfig, model_dir: Path) -> ModelRunner:

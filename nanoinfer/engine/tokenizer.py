@@ -89,3 +89,16 @@ class Tokenizer:
 def load_tokenizer(model_dir: Path) -> Tokenizer | None:
     """The directory's tokenizer, or None when it has no tokenizer files: token ids work without."""
     return Tokenizer(model_dir) if any((model_dir / name).exists() for name in TOKENIZER_FILES) else None
+
+
+def conversations(messages: Sequence[Any]) -> list[list[dict[str, str]]]:
+    """One conversation or several, as a list of them. Raises ValueError for anything else."""
+    if isinstance(messages, str):
+        raise ValueError(f'chat() takes a conversation: [{{"role": "user", "content": {messages!r}}}]')
+    one = isinstance(messages, Sequence) and bool(messages) and isinstance(messages[0], dict)
+    chats = [messages] if one else messages
+    for chat in chats:
+        for message in chat:
+            if not isinstance(message, dict) or not isinstance(message.get("content"), str) or "role" not in message:
+                raise ValueError(f'a message is {{"role": ..., "content": text}}, got {message!r}')
+    return [list(chat) for chat in chats]

@@ -18,7 +18,7 @@ Arguments = ParamSpec("Arguments")
 
 
 class Turns:
-    """Who may touch the engine now. `lock` is held while somebody does."""
+    """Which thread may touch the engine now. It holds `lock` while it does."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

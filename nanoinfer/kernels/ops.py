@@ -53,9 +53,10 @@ class TritonOps(Ops):
         return F.linear(x, weight, bias)
 
     def split_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, decoding: bool) -> Tensor | PartialSums:
-        if decoding and bias is None and x.shape[0] > 1 and parts_of(x, weight) > 1:
-            return PartialSums(linear_few_rows(x, weight))
-        return self.linear(x, weight, bias, decoding)
+        if decoding and bias is None and x.shape[0] > 1 and (parts := parts_of(x, weight)):
+            out = linear_few_rows(x, weight)
+            return out if parts == 1 else PartialSums(out)
+        return self.linear(x, weight, bias, decoding and x.shape[0] == 1)
 
     def rotation(self, cos: Tensor, sin: Tensor, positions: Tensor) -> Rotation:
         half = cos.shape[1] // 2

@@ -2,7 +2,7 @@
 
 A decode step launches about nine kernels a layer, each shorter than the host needs to launch it. A graph is captured
 once for each batch size; a batch in between runs in the next larger one, filled up with padding rows that read and
-write nothing and whose tokens are thrown away. Graphs read their inputs at fixed addresses (`buffers.py`).
+write nothing and whose tokens are thrown away. Graphs read their inputs at fixed addresses (`in_flight.py`).
 """
 
 from __future__ import annotations

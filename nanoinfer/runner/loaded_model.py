@@ -21,11 +21,10 @@ from nanoinfer.models.parallel import Ranks, check_divisible
 from nanoinfer.models.qwen3 import Parts, Qwen3ForCausalLM
 from nanoinfer.runner import kv_cache, sampler
 from nanoinfer.runner.attention import AttentionBatch, make_backend
-from nanoinfer.runner.buffers import InputBuffer
 from nanoinfer.runner.device import make_kernels, resolve_device, resolve_dtype
 from nanoinfer.runner.graphs import DecodeGraphs, graph_sizes
 from nanoinfer.runner.host_step import HostStep, array_shapes
-from nanoinfer.runner.in_flight import InFlight, OutputBuffer
+from nanoinfer.runner.in_flight import InFlight, InputBuffer, OutputBuffer
 from nanoinfer.runner.inputs import to_tensors
 
 CORE_CACHE_BYTES = 8 << 20  # a layer this small stays in a core's cache, so a second core has little to fetch

@@ -17,7 +17,7 @@ def chosen_early(trace: Trace, i: int) -> list[str]:
 
 
 def wasted_rows(trace: Trace, i: int) -> list[str]:
-    """The rows of step `i` that computed something for nobody, and why that was not known."""
+    """The rows of step `i` whose sequences had ended already, and why that was not known."""
     wasted = trace.steps[i].columns.wasted
     if not wasted:
         return []

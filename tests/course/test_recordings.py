@@ -4,9 +4,8 @@ import gzip
 
 import pytest
 
-from nanoinfer.course.gpu_step import simulated_run
 from nanoinfer.course.recordings import CHECKOUT, recorded
-from nanoinfer.course.traces import ON_A_GPU, RECORDINGS, main
+from nanoinfer.course.traces import ON_A_GPU, RECORDINGS, main, simulated_run
 
 COMMITTED = sorted(path.name.removesuffix(".jsonl.gz") for path in CHECKOUT.glob("*"))
 

@@ -115,8 +115,8 @@ def test_requests_are_told_with_text_and_ids():
 
 
 def test_many_token_ids_are_cut_and_their_number_is_kept(monkeypatch):
-    monkeypatch.setattr("nanoinfer.explore.sequences.MOST_IDS", 10)
-    monkeypatch.setattr("nanoinfer.explore.sequences.MOST_TEXT", 40)
+    monkeypatch.setattr("nanoinfer.explore.pack.MOST_IDS", 10)
+    monkeypatch.setattr("nanoinfer.explore.pack.MOST_TEXT", 40)
     trace = simulate([prompt(9), prompt(8, 1)], params(12), **limits(4, 32))
     trace.requests[0].prompt = "x" * 1000
     told = {
